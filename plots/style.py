@@ -1,0 +1,74 @@
+"""How every figure looks: Matplotlib's defaults whatever the reader's own, no display, greyscale-safe colours."""
+
+import io
+
+import matplotlib.style
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+
+# From dark to light, told apart by lightness as well as by hue; MARKERS and DASHES tell them apart once more.
+COLOURS = ("#1b1e54", "#a02c60", "#e0702c", "#8fb8de", "#6b6b6b")
+MARKERS = ("o", "s", "^", "D", "v")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+BAD = "#9e9e9e"  # the colour of a cell without a number
+
+
+def figure(width, height, rows=1, columns=1, **options):
+    """A figure of width x height inches and its axes, drawn without a display."""
+    fig = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(fig)
+    return fig, fig.subplots(rows, columns, **options)
+
+
+def heatmap(axes, x, y, values, label, log=False, centre=None, low=None, high=None):
+    """values[i, j] at (x[j], y[i]) with a colour bar; cells that are not finite are grey, and the label says so.
+
+    A log scale shows numbers <= 0 in the colour of the smallest positive one, and says so. A map that
+    is constant or wholly without numbers is drawn too.
+    """
+    values = np.asarray(values, dtype=float)
+    good = values[np.isfinite(values) & ((values > 0) | (not log))]
+    low = low if low is not None else (good.min() if good.size else 0.1)
+    high = high if high is not None else (good.max() if good.size else 1.0)
+    if not high > low:
+        low, high = (low / 2, low * 2) if log else (low - 0.5, low + 0.5)
+    if log and np.any(values <= 0):
+        label += f" (at or below {low:.2g}: as {low:.2g})"
+        values = np.where(values <= 0, low, values)
+    if not np.all(np.isfinite(values)):
+        label += " (grey: no samples)"
+    if centre is not None:  # as far to one side as to the other
+        span = max(high - centre, centre - low)
+        low, high = centre - span, centre + span
+    norm = LogNorm(low, high) if log else Normalize(low, high)
+    colours = matplotlib.colormaps["cividis"].with_extremes(bad=BAD)
+    shown = np.ma.masked_invalid(values)
+    image = axes.pcolormesh(_edges(x), _edges(y), shown, norm=norm, cmap=colours, rasterized=True)
+    axes.figure.colorbar(image, ax=axes).set_label(label)
+    return image
+
+
+def _edges(centres):
+    centres = np.asarray(centres, dtype=float)
+    if len(centres) == 1:
+        return centres[0] + np.array([-0.5, 0.5])
+    middle = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate(([2 * centres[0] - middle[0]], middle, [2 * centres[-1] - middle[-1]]))
+
+
+def defaults():
+    """Matplotlib's own settings, in which the bundled fonts have every letter that is used."""
+    return matplotlib.style.context("default", after_reset=True)
+
+
+def png(fig, dots=100):
+    """The picture as bytes, without a date or a version in it, in a palette of 64 colours: a few tens of kB."""
+    from PIL import Image  # comes with Matplotlib
+
+    drawn = io.BytesIO()
+    fig.savefig(drawn, format="png", dpi=dots, metadata={"Software": None})
+    small = io.BytesIO()
+    Image.open(drawn).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "png", optimize=True)
+    return small.getvalue()

@@ -1,0 +1,106 @@
+"""Arguments at the door: every public function says in one line what it takes.
+
+    X, p = arrays(X=(X, "...Td"), p=(p, "d"))
+
+gives float64 arrays, or one ValueError that names the argument: wrong number of axes, an
+axis whose length differs from the same letter elsewhere, an empty axis, a number that is
+not finite. The dots stand for batch axes, the same for every argument that has them.
+"""
+
+import numpy as np
+
+LARGEST = 2**30  # bytes: a d x d array above this is refused before it is made
+
+
+class Diverged(FloatingPointError):
+    """A run that left the finite numbers: the message, the first bad step, the last finite state."""
+
+    def __init__(self, message, step, state):
+        super().__init__(message, step, state)
+        self.step, self.state = step, state
+
+    def __str__(self):
+        return self.args[0]
+
+
+def finite(name, x):
+    """x as a float64 array, at least one number in it and every one finite; else ValueError."""
+    try:
+        x = np.asarray(x)
+        if np.iscomplexobj(x):
+            raise TypeError
+        x = x.astype(np.float64, copy=False)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: must be an array of real numbers") from None
+    if x.size == 0:
+        raise ValueError(f"{name}: has an empty axis, shape {x.shape}")
+    if not np.all(np.isfinite(x)):
+        raise ValueError(f"{name}: must be finite")
+    return x
+
+
+def arrays(**named):
+    """The named arguments as float64 arrays whose axes agree; each is given as (value, letters)."""
+    sizes, batch, result = {}, None, []
+    for name, (x, letters) in named.items():
+        x, axes = finite(name, x), letters.removeprefix("...")
+        batched = axes != letters
+        shown = f"({', '.join((['...'] if batched else []) + list(axes))})"
+        if x.ndim < len(axes) or (not batched and x.ndim != len(axes)):
+            raise ValueError(f"{name}: must have shape {shown}, got {x.shape}")
+        lead = x.shape[: x.ndim - len(axes)]
+        if batched:
+            batch = batch or (name, lead)
+            if lead != batch[1]:
+                raise ValueError(f"{name}: batch axes {lead} differ from those of {batch[0]}, {batch[1]}")
+        for letter, length in zip(axes, x.shape[len(lead) :]):
+            first, expected = sizes.setdefault(letter, (name, length))
+            if length != expected:
+                raise ValueError(f"{name}: axis {letter} has length {length}, but {expected} in {first}")
+        result.append(x)
+    return result[0] if len(result) == 1 else result
+
+
+def same_last_axis(**named):
+    """The named arguments as float64 arrays with last axes of one length; leading axes may broadcast."""
+    (first, a), (second, b) = ((name, finite(name, x)) for name, x in named.items())
+    if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"{second}: last axis must be that of {first}, got {b.shape} and {a.shape}")
+    return a, b
+
+
+def labels(name, Y):
+    """Y as a float64 array of -1 and +1; else ValueError with the labels that were found."""
+    Y = finite(name, Y)
+    if not np.all(np.abs(Y) == 1):
+        raise ValueError(f"{name}: labels must be -1 or +1, found {[float(y) for y in np.unique(Y)[:5]]}")
+    return Y
+
+
+def number(name, x, least=-np.inf, most=np.inf, above=None):
+    """x as a float in [least, most], and above `above` where given; else ValueError."""
+    bounds = f"> {above:g}" if above is not None else f"in [{least:g}, {most:g}]"
+    if above is not None and most < np.inf:
+        bounds += f" and <= {most:g}"
+    try:
+        value = float(x)
+        good = np.isfinite(value) and least <= value <= most and (above is None or value > above)
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(f"{name}: must be a finite number {bounds}, got {x!r}")
+    return value
+
+
+def count(name, k, least=1):
+    """k as an int, at least `least`; else ValueError."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < least:
+        raise ValueError(f"{name}: must be an integer >= {least}, got {k!r}")
+    return int(k)
+
+
+def fits(name, *shape):
+    """Refuse an array of that shape where it would take more than LARGEST bytes."""
+    size = 8 * int(np.prod([float(k) for k in shape]))
+    if size > LARGEST:
+        raise ValueError(f"{name}: shape {shape} would take {size / 2**30:.1f} GiB, more than {LARGEST / 2**30:g}")
