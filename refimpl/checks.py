@@ -4,7 +4,8 @@
 
 gives float64 arrays, or one ValueError that names the argument: wrong number of axes, an
 axis whose length differs from the same letter elsewhere, an empty axis, a number that is
-not finite. The dots stand for batch axes, the same for every argument that has them.
+not finite. The dots stand for batch axes, the same for every argument that has them; a digit
+stands for an axis of that length.
 """
 
 import numpy as np
@@ -46,9 +47,10 @@ def arrays(**named):
         x, axes = finite(name, x), letters.removeprefix("...")
         batched = axes != letters
         shown = f"({', '.join((['...'] if batched else []) + list(axes))})"
-        if x.ndim < len(axes) or (not batched and x.ndim != len(axes)):
+        lead = x.shape[: max(0, x.ndim - len(axes))]
+        fixed = [letter.isdigit() and int(letter) != length for letter, length in zip(axes, x.shape[len(lead) :])]
+        if x.ndim < len(axes) or (not batched and lead) or any(fixed):
             raise ValueError(f"{name}: must have shape {shown}, got {x.shape}")
-        lead = x.shape[: x.ndim - len(axes)]
         if batched:
             batch = batch or (name, lead)
             if lead != batch[1]:

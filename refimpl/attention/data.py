@@ -1,0 +1,153 @@
+r"""Section 3.3: the data. Relevant tokens carry the class, weak ones both classes, the rest only noise.
+
+    sample    = draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate)    Definition 3.1
+    sample    = draw_experiment(rng, n, norm, d, flips)                        Section 5's setting
+    train, test = streams(seed)                                               two independent generators
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from refimpl.checks import arrays, count, finite, number
+
+RELEVANT, IRRELEVANT = 2, 0  # roles; a weakly relevant token has its sign w_u = +1 or -1 as role
+
+
+class Sample(NamedTuple):
+    """n labelled token sequences, with what is hidden from the model.
+
+    X      : (n, T, d) tokens
+    Y      : (n,) observed labels, -1 or +1
+    Y_star : (n,) clean labels Y*
+    noise  : (n, T, d) the noise vectors epsilon_t
+    roles  : (n, T) RELEVANT (R), +1 or -1 (W_{+1}, W_{-1}), IRRELEVANT (I)
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    Y_star: np.ndarray
+    noise: np.ndarray
+    roles: np.ndarray
+
+
+def signals(norm, d):
+    r"""Assumption A. $\mu_{+1} = \|\mu\| e_1$, $\mu_{-1} = \|\mu\| e_2$: orthogonal, of equal norm.
+
+    norm : > 0.  d : >= 2.  Returns mu : (2, d).  Raises ValueError outside these ranges.
+
+    States: attention Assumption A
+    """
+    return number("norm", norm, above=0) * np.eye(2, count("d", d, least=2))
+
+
+def assumption_a(mu, Sigma=1.0, tolerance=1e-9):
+    r"""Assumption A. $\|\mu_{+1}\| = \|\mu_{-1}\|$, $\langle\mu_{+1}, \mu_{-1}\rangle = 0$, and both again in $\Sigma$.
+
+    An equality a = b holds up to rounding: its slack is tolerance times the norms' squares over |a - b|.
+
+    mu : (2, d).  Sigma : the diagonal of the covariance, (d,) or one number.
+    Returns {condition: slack}, each >= 1 where it holds.  Raises ValueError for another shape.
+
+    States: attention Assumption A
+    """
+    mu = arrays(mu=(mu, "2d"))
+    Sigma = _diagonal(Sigma, mu.shape[-1])
+    slack = {}
+    for name, G in (("", mu @ mu.T), ("in Sigma", (mu * Sigma) @ mu.T)):
+        allowed = tolerance * (G[0, 0] + G[1, 1])
+        for condition, gap in (("equal norms", abs(G[0, 0] - G[1, 1])), ("orthogonal", abs(G[0, 1]))):
+            slack[f"{condition} {name}".strip()] = float(allowed / gap) if gap > 0 else np.inf
+    return slack
+
+
+def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
+    r"""Definition 3.1. n samples from P, or from the clean P* where noise_rate is 0.
+
+    $x_t = \mu_{Y^*} + \epsilon_t$ on R, $x_u = \rho\mu_{w_u} + \epsilon_u$ on W, $x_v = \epsilon_v$ on I;
+    $\epsilon \sim N(0, \Sigma)$; the signs $w_u$ uniform given that both occur; $Y = -Y^*$ with probability
+    $\eta$. R comes first, then W, then I: attention does not see positions.
+
+    rng : numpy Generator.  mu : (2, d).  relevant, weak : |R| >= 1 and |W| >= 2, together at most T.
+    weak_scale : rho >= 0.  noise_rate : eta in [0, 1].  Sigma : its diagonal, (d,) or one number, >= 0.
+    Returns a Sample.  Raises ValueError outside these ranges.
+
+    States: attention Definition 3.1; attention Remark 1
+    """
+    mu, n = arrays(mu=(mu, "2d")), count("n", n)
+    relevant, weak = count("relevant", relevant), count("weak", weak, least=2)
+    T = count("T", T, least=relevant + weak)
+    eta = number("noise_rate", noise_rate, 0, 1)
+    Y_star = rng.choice([-1.0, 1.0], n)
+    Y = np.where(rng.random(n) < eta, -Y_star, Y_star)
+    roles = np.full((n, T), IRRELEVANT)
+    roles[:, :relevant] = RELEVANT
+    roles[:, relevant : relevant + weak] = _both_signs(rng, n, weak)
+    return _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, Sigma)
+
+
+def draw_experiment(rng, n, norm, d, flips, T=8, weak_scale=0.2):
+    r"""Section 5. $\Sigma = I$, token 0 relevant, token 1 in $W_{Y^*}$, token 2 in $W_{-Y^*}$, exactly `flips` wrong labels.
+
+    The paper flips ceil(eta n) labels of its training samples, and none of its test samples.
+
+    rng : numpy Generator.  norm : of each signal.  flips : 0 ... n.  T : >= 3.
+    Returns a Sample with the signals of signals(norm, d).  Raises ValueError outside these ranges.
+
+    States: attention Definition 3.1
+    """
+    mu, n, T = signals(norm, d), count("n", n), count("T", T, least=3)
+    if count("flips", flips, least=0) > n:
+        raise ValueError(f"flips: must be at most n = {n}, got {flips}")
+    Y_star = rng.choice([-1.0, 1.0], n)
+    Y = Y_star.copy()
+    Y[rng.permutation(n)[:flips]] *= -1
+    roles = np.full((n, T), IRRELEVANT)
+    roles[:, 0], roles[:, 1], roles[:, 2] = RELEVANT, Y_star, -Y_star
+    return _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, 1.0)
+
+
+def streams(seed):
+    """Two independent generators (PCG64) from one seed: for the training and for the test samples.
+
+    seed : an integer >= 0, or a sequence of them.  Returns (train, test).
+
+    States: attention Definition 3.1
+    """
+    return tuple(np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(2))
+
+
+def signal_of(Y_star, roles, weak_scale):
+    r"""Definition 3.1. How much of each signal a token carries: 1 of $\mu_{Y^*}$ on R, $\rho$ of $\mu_w$ on $W_w$.
+
+    Y_star : (n,).  roles : (n, T).  Returns (n, T, 2), the last axis over the classes +1, -1.
+    Raises ValueError where the axes do not agree.
+
+    States: attention Definition 3.1
+    """
+    Y_star, roles = arrays(Y_star=(Y_star, "n"), roles=(roles, "nT"))
+    carried = np.zeros((*roles.shape, 2))
+    for k, c in enumerate((1, -1)):
+        carried[..., k] = (roles == RELEVANT) * (Y_star == c)[:, None] + weak_scale * (roles == c)
+    return carried
+
+
+def _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, Sigma):
+    weak_scale, d = number("weak_scale", weak_scale, least=0), mu.shape[-1]
+    noise = np.sqrt(_diagonal(Sigma, d)) * rng.standard_normal((*roles.shape, d))
+    return Sample(signal_of(Y_star, roles, weak_scale) @ mu + noise, Y, Y_star, noise, roles)
+
+
+def _both_signs(rng, n, weak):
+    """(n, weak) fair signs, each row drawn again until it has both."""
+    w = rng.choice([-1, 1], (n, weak))
+    while np.any(bad := np.abs(w.sum(axis=1)) == weak):
+        w[bad] = rng.choice([-1, 1], (bad.sum(), weak))
+    return w
+
+
+def _diagonal(Sigma, d):
+    Sigma = finite("Sigma", Sigma)
+    if Sigma.shape not in ((), (d,)) or np.any(Sigma < 0):
+        raise ValueError(f"Sigma: must be the diagonal, non-negative, one number or of shape ({d},), got {Sigma.shape}")
+    return Sigma

@@ -1,0 +1,68 @@
+r"""Section 3.4 and Lemma A.6: gradient descent on p with W fixed, on W with p fixed.
+
+    p(tau + 1) = p(tau) - alpha grad_p L         W(tau + 1) = W(tau) - alpha grad_W L
+
+Both move only q = W^T p. With v the risk's gradient in q, the first moves q by -alpha W^T W v = -alpha v,
+the second by -alpha |p|^2 v: the same dynamics with steps alpha |p_0|^2 and alpha.
+"""
+
+import numpy as np
+
+from refimpl.attention.model import query_gradient
+from refimpl.checks import Diverged, arrays, count, fits, labels, number
+
+
+def descend_p(X, Y, nu, alpha, steps, p=None, W=None, record=None):
+    r"""Section 3.4. $p(\tau + 1) = p(\tau) - \alpha \nabla_p \hat L(p(\tau))$, W and $\nu$ fixed.
+
+    X : (n, T, d).  Y : (n,).  nu : (d,).  alpha : > 0.  steps : >= 0.  p : (d,), 0 where None.  W : (d, d).
+    record : called as record(tau, p) for tau = 0 ... steps; each p is an array of its own.
+    Returns p(steps) : (d,).  Raises ValueError; Diverged (a FloatingPointError) with the step and the last finite p.
+
+    States: attention Section 3.4 (gradient descent); attention Lemma A.6
+    """
+    X, Y, nu, alpha, steps = _checked(X, Y, nu, alpha, steps)
+    p = np.zeros_like(nu) if p is None else arrays(p=(p, "d"), nu=(nu, "d"))[0].copy()
+    if W is not None:
+        fits("W", *np.shape(W))
+        W = arrays(W=(W, "dd"), nu=(nu, "d"))[0]
+    gamma = X @ nu
+
+    def move(p):
+        v = query_gradient(X, Y, p if W is None else p @ W, gamma)
+        return p - alpha * (v if W is None else W @ v)
+
+    return _iterate(move, p, steps, record)
+
+
+def descend_W(X, Y, nu, alpha, steps, p, W, record=None):
+    r"""Lemma A.6. $W(\tau + 1) = W(\tau) - \alpha \nabla_W \hat L(W(\tau))$, $p = p_0$ and $\nu$ fixed.
+
+    Arguments as in descend_p; p : (d,) and W : (d, d), the initial one, are needed.
+    record : called as record(tau, W) for tau = 0 ... steps.  Returns W(steps) : (d, d).  Raises as descend_p.
+
+    States: attention Lemma A.6
+    """
+    X, Y, nu, alpha, steps = _checked(X, Y, nu, alpha, steps)
+    fits("W", *np.shape(W))
+    W, p, _ = arrays(W=(W, "dd"), p=(p, "d"), nu=(nu, "d"))
+    gamma = X @ nu
+    return _iterate(lambda W: W - alpha * np.outer(p, query_gradient(X, Y, p @ W, gamma)), W.copy(), steps, record)
+
+
+def _iterate(move, state, steps, record):
+    for tau in range(steps + 1):
+        if record is not None:
+            record(tau, state)
+        if tau == steps:
+            return state
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = move(state)
+        if not np.all(np.isfinite(moved)):
+            raise Diverged(f"diverged: step {tau + 1} is not finite (a smaller alpha?)", tau + 1, state)
+        state = moved
+
+
+def _checked(X, Y, nu, alpha, steps):
+    X, Y, nu = arrays(X=(X, "nTd"), Y=(Y, "n"), nu=(nu, "d"))
+    return X, labels("Y", Y), nu, number("alpha", alpha, above=0), count("steps", steps, least=0)
