@@ -101,9 +101,9 @@ def loss_gradient_p(X, Y, p, nu, W=None):
 
 
 def loss_gradient_W(X, Y, p, nu, W=None):
-    r"""Lemma A.6. $\nabla_W \hat L = p v^\top$, v the gradient in q: $\frac1n \sum_i \ell'_i Y_i X_i^\top J(s_i) \gamma_i$.
+    r"""Lemma A.6. $\nabla_W \hat L = p v^\top$, $v = \frac1n \sum_i \ell'_i Y_i X_i^\top J(s_i) \gamma_i$: rank one.
 
-    $q_b = \sum_a W_{ab} p_a$, so $\partial q_b/\partial W_{ab} = p_a$: every update of W has rank one.
+    v is the gradient in q (query_gradient); $q_b = \sum_a W_{ab} p_a$, so $\partial q_b/\partial W_{ab} = p_a$.
 
     Arguments as in loss.  Returns (d, d).  Raises ValueError, too, where that exceeds 1 GiB.
 
