@@ -91,7 +91,7 @@ def eq_9(totals, Y, Y_star):
 
 
 def eq_10(totals, Y, Y_star, scaled=False):
-    r"""Eq. 10. $\sum_{C_{+1}} \mathfrak S$ and $\sum_{C_{-1}} \mathfrak S$; where scaled (Appendix I), each over $|C_c|$.
+    r"""Eq. 10. $\sum_{C_{+1}} \mathfrak S$ and $\sum_{C_{-1}} \mathfrak S$; if scaled (Appendix I), each over $|C_c|$.
 
     totals : Totals.  Y, Y_star : (..., n).
     Returns numerator : (...), denominator : (...).  A class without samples gives 0, or NaN where scaled.
