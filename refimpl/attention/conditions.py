@@ -55,7 +55,8 @@ def assumptions(setting, C):
 
 
 def common_assumptions(setting, C):
-    r"""Section 3.5, (A4)-(A6). $\alpha \le \min\{1/\mathrm{Lip}, n/\mathrm{Tr}\,\Sigma\}/C$; $n \ge C \log(1/\delta)$; $\eta \le 1/C$.
+    r"""Section 3.5, (A4)-(A6). $\alpha \le \min\{1/\mathrm{Lip}, n/\mathrm{Tr}\,\Sigma\}/C$; $n \ge C
+    \log(1/\delta)$; $\eta \le 1/C$.
 
     Arguments and result as in assumptions.
 
@@ -136,9 +137,9 @@ def implied_slack(n, T, delta, C):
     r"""Lemma A.8. The slack of Eqs. 44-46 where the assumptions behind it hold with equality; it follows where >= 1.
 
     With slacks $a_1, a_2$ of (A1), (A2): $a_1 a_2^2 = \sqrt{\mathrm{Tr}\,\Sigma} / (C^3 n \log)$, so Eq. 44 has
-    $C^2 a_1 a_2^2$. With $b_1, b_2, b_3$ of (A'1), (A'2), (A'3 lower): $b_1^{1/2} b_2^2 = \|\mu\| / (C^{5/2} T^{3/2} n \log)$,
-    so Eq. 46 has $C^{3/2} (T \log)^{1/2} b_1^{1/2} b_2^2$; Eq. 45 has $(C / (n \log))^{1/2} b_1^{1/2} b_3$, below 1 in most
-    settings: it does not follow from (A'1) as rebuilt.
+    $C^2 a_1 a_2^2$. With $b_1, b_2, b_3$ of (A'1), (A'2), (A'3 lower): $b_1^{1/2} b_2^2 = \|\mu\| / (C^{5/2} T^{3/2}
+    n \log)$, so Eq. 46 has $C^{3/2} (T \log)^{1/2} b_1^{1/2} b_2^2$; Eq. 45 has $(C / (n \log))^{1/2} b_1^{1/2} b_3$,
+    below 1 in most settings: it does not follow from (A'1) as rebuilt.
 
     n, T : >= 1.  delta : in (0, 1).  C : > 0.  Returns {"Eq. 44": ..., "Eq. 45": ..., "Eq. 46": ...}.
 
@@ -208,10 +209,12 @@ def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None):
 
 
 def lipschitz_bound(setting, c2=math.sqrt(14 / 3)):
-    r"""(A4). On a good run, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$: the Lipschitz constant is at most $\|M\| (D^2/32 + D/2) / n$.
+    r"""(A4). On a good run, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$: the Lipschitz constant is at most $\|M\| (D^2/32 +
+    D/2) / n$.
 
     D is score_spread. M, the Gram matrix of the N = nT tokens, has $\|M\|^{1/2} \le \sqrt d + \sqrt N +
-    \sqrt{2 \log(1/\delta)} + \sqrt N \|\mu\|$: the noise with probability $1 - \delta$, and N signals of norm $\le \|\mu\|$.
+    \sqrt{2 \log(1/\delta)} + \sqrt N \|\mu\|$: the noise with probability $1 - \delta$, and N signals of norm $\le
+    \|\mu\|$.
 
     setting : a Setting, its trace being d.  c2 : of Lemma A.1 (iii).  Returns a float.
 
