@@ -178,16 +178,16 @@ def score_spread(setting, c2):
     return (1 + setting.weak_scale) * math.sqrt(0.5) + 2 * error
 
 
-def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None):
+def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None, strong=True):
     r"""The smallest d, $\Sigma = I$, with (A'1)-(A'3), (A4)-(A6) and Eq. 45; for it the smallest $\|\mu\|$.
 
     $\rho = \mathrm{lower}^{1 - place}\, \mathrm{upper}^{place}$ between the ends of (A'3). A larger $\|\mu\|$ asks for
     a larger d in (A'1) and, through $\rho$, in Eq. 45; a larger d for a larger $\|\mu\|$ in (A'2). So raising each
     to what the other asks for, from where (A'3) begins to be satisfiable, ends at the smallest pair.
-
     The step is the largest in (A4) for the Lipschitz constant lipschitz_bound, with $\|\nu\| = 1/\|\mu\|$.
 
     n : >= C log(1/delta).  T : >= 1.  delta : in (0, 1).  C : >= 1.  place : in [0, 1].  noise_rate : 1/C where None.
+    strong : where False, (A1)-(A3) in place of (A'1)-(A'3) and Eq. 45: what Theorem 4.1 needs.
     Returns a Setting.  Raises ValueError outside these ranges.
 
     States: attention Assumption A'1; attention Assumption A'2; attention Assumption A'3; attention Eq. 45
@@ -197,12 +197,14 @@ def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None):
     eta = number("noise_rate", 1 / C if noise_rate is None else noise_rate, 0, 1 / C)
     if n < C * math.log(1 / delta):
         raise ValueError(f"n: (A5) needs n >= C log(1/delta) = {C * math.log(1 / delta):.4g}, got {n}")
-    upper, up = weak_scale_limit(n, T, C), 1 + 1e-12  # up keeps the slacks at 1 through rounding
-    norm, d, before = C * T * math.sqrt(log) / upper * up, 0, -1
+    t, N = (T, T * n) if strong else (1, 1)  # where the strong conditions have T and Tn, the weak ones have 1
+    upper, up = weak_scale_limit(n, T, C) if strong else 1 / C, 1 + 1e-12  # up keeps the slacks at 1 through rounding
+    norm, d, before = C * t * math.sqrt(log) / upper * up, 0, -1
     while d > before:
-        rho = (C * T * math.sqrt(log) / norm * up) ** (1 - place) * upper**place
-        before, d = d, max(d, math.ceil(max(C * T**2 * n * norm**2, (C * T**2 * n * log / rho) ** 2) * up))
-        norm = max(norm, C * (T * n * d) ** 0.25 * math.sqrt(log) * up)
+        rho = (C * t * math.sqrt(log) / norm * up) ** (1 - place) * upper**place
+        root = C * T**2 * n * log / rho if strong else 0.0  # Eq. 45
+        before, d = d, max(d, math.ceil(max(C * t**2 * n * norm**2, root**2) * up))
+        norm = max(norm, C * (N * d) ** 0.25 * math.sqrt(log) * up)
     setting = Setting(n, T, d, norm, min(rho, upper), eta, 1.0, 1.0, float(delta))
     lipschitz = lipschitz_bound(setting)
     return setting._replace(lipschitz=lipschitz, alpha=min(1 / lipschitz, n / d) / (C * up))
