@@ -22,6 +22,8 @@ class Setting(NamedTuple):
     n, T : samples, tokens.  trace : Tr(Sigma), which is d where Sigma = I.  norm : |mu|.  weak_scale : rho.
     noise_rate : eta.  alpha : the step.  lipschitz : of the risk's gradient, or a bound on it.
     delta : the failure probability.
+
+    States: attention Assumption A1; attention Assumption A4
     """
 
     n: int

@@ -17,7 +17,10 @@ from refimpl.checks import arrays, finite, labels, number
 
 
 class Constants(NamedTuple):
-    """The constants of Lemma A.1: deviation is 1/C', margin is c'."""
+    """The constants of Lemma A.1: deviation is 1/C', margin is c'.
+
+    States: attention Lemma A.1
+    """
 
     deviation: float
     c1: float
@@ -112,6 +115,24 @@ def failure_bounds(n, T, delta):
         "(ii)": (n * T**2 + T * (T - 1) / 2) * delta / (2 * (T * n) ** 2),
         "(iii)": 2 * T * delta / (8 * T * n),
     }
+
+
+def failure_given_good_run(n, T, delta, k, sigma_max):
+    r"""Section C.2. A bound on $\Pr[E^c]$ given the training sample, on any good run.
+
+    Lemma C.1 averages over training samples, the test error of Theorem 4.1 is that of one. Given $\epsilon'$ with
+    (i), B.4 has $\Pr[|\langle\epsilon, \epsilon'\rangle| > c_1 \sqrt{\mathrm{Tr}} \log] \le 2 \exp(-c_1^2 \log^2 / (2
+    \sigma_{\max} (1 + 1/C')^2))$ for each of $nT^2$ pairs; the sample's own pairs, norms and products with signals
+    are as in failure_bounds.
+
+    n, T : >= 1.  delta : in (0, 1).  k : Constants.  sigma_max : of Sigma, > 0.  Returns a float.
+
+    States: attention Lemma C.1; attention Section C.2
+    """
+    log, sigma_max = log_factor(n, T, delta), number("sigma_max", sigma_max, above=0)
+    trained = 2 * n * T**2 * np.exp(-((k.c1 * log / (1 + k.deviation)) ** 2) / (2 * sigma_max))
+    parts = failure_bounds(n, T, delta)
+    return float(trained + T * (T - 1) / 2 * delta / (2 * (T * n) ** 2) + parts["(i)"] + parts["(iii)"])
 
 
 def token_score_range(Y, Y_star, roles, weak_scale, mu, nu, log, c2):

@@ -245,6 +245,35 @@ def test_each_bound_is_attained_by_the_worst_noise():
     )  # <mu, eps> = -S here: the two signs cannot meet in one memory
 
 
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.erratum("c1-scale-clean")
+def test_the_scale_that_fits_the_noisy_samples_need_not_fit_the_clean():
+    # C = 8, |mu| = 1e6, (A2) and rho <= 1/C with equality: Tr is 6e4 times (A1)'s, and the R of Eq. 120 leaves attention on
+    # clean samples uniform. T = 16, one relevant token; a clean sample has 14 weak tokens against its label, one for it
+    n, T, C, m, rng = 19, 16, 8.0, 1e6, np.random.default_rng(0)
+    d = int((m / (C * math.sqrt(math.log(n * T / DELTA)))) ** 4 * (1 - 1e-9))
+    s = conditions.Setting(n, T, d, m, 1 / C, 1 / C, 1.0, 1.0, DELTA)
+    assert min(conditions.assumptions(s, C).values()) >= 1 and n >= C * math.log(1 / DELTA)
+    sample, mu, _ = wishart.draw_training(rng, n, m, d, T, 1, 15, s.weak_scale, s.noise_rate)
+    i = int(np.flatnonzero(sample.Y == sample.Y_star)[0])
+    roles = sample.roles.copy()
+    roles[i, 1:] = np.where(np.arange(15) == 0, sample.Y[i], -sample.Y[i])
+    sample = sample._replace(roles=roles, X=data.signal_of(sample.Y_star, roles, 1 / C) @ mu + sample.noise)
+    k = good_run.constants(d, 1.0, n, T, DELTA, 0.5)
+    assert min(good_run.good_run(sample, mu, d, s.noise_rate, DELTA, k).values()) >= 1
+    noisy, tokens = existence.memorised_tokens(sample)
+    beta = np.full(len(noisy), 1 / n)
+    v, nu = existence.direction(mu, sample.noise, noisy, tokens, beta), linear_head(mu)
+    assert min(existence.requirements(s, beta, k).values()) >= 1
+    for_noisy, for_clean = existence.least_scale(s, beta, k.c2, 1)
+    f = sample.Y * model.output(sample.X, existence.solution(v, for_noisy), nu)
+    assert np.all(f[noisy] > 0) and f[i] < 0
+    # uniform attention: (1 + (1 - 14) / 8) / 16 of a = 1 / sqrt 2
+    assert f[i] == pytest.approx((1 - 13 / 8) / 16 / math.sqrt(2), rel=0.01)
+    assert for_clean > for_noisy
+    assert np.all(sample.Y * model.output(sample.X, existence.solution(v, for_clean), nu) > 0)
+
+
 @pytest.mark.states("attention Section C.2")
 @pytest.mark.parametrize("case", SETTINGS[:3])
 def test_on_the_event_a_test_sample_has_the_same_bounds_and_the_event_is_likely(case):

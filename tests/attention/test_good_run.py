@@ -155,6 +155,23 @@ def test_the_parts_sum_to_less_than_delta_over_n(n, T, delta):
     assert parts["(i)"] == pytest.approx(T * 2 * math.exp(-2 * math.log(8 * N / delta)))
 
 
+@pytest.mark.states("attention Lemma C.1", "attention Section C.2")
+@given(n=st.integers(1, 1000), T=st.integers(2, 1000), delta=st.floats(1e-6, 0.999), sigma=st.floats(0.01, 100))
+def test_given_a_good_run_the_event_has_the_promised_probability_too(n, T, delta, sigma):
+    if T * n >= 8 * delta:
+        k = Constants(1.0, 6 * math.sqrt(sigma), math.sqrt(14 * sigma / 3), 1.0)  # C' >= 1
+        assert good_run.failure_given_good_run(n, T, delta, k, sigma) <= delta / n
+
+
+@pytest.mark.states("attention Lemma C.1", "attention Section C.2")
+def test_the_conditional_bound_by_hand():
+    # n = T = 2, log = 4, c1 = 1/2, 1/C' = 1/4, sigma_max = 2: 16 exp(-1.6^2 / 4), one own pair, two norms, four products
+    parts = 16 * math.exp(-0.64) + DELTA / 32 + 4 * (DELTA / 32) ** 2 + 4 * DELTA / 32
+    assert good_run.failure_given_good_run(2, 2, DELTA, K, 2.0) == pytest.approx(parts, rel=1e-12)
+    # of Lemma B.4: given eps' with |eps'| = 1.25 r, the product is N(0, 2 * (1.25 r)^2), against c1 r log = 2 r
+    assert 2 * stats.norm.sf(2 / (1.25 * math.sqrt(2))) <= 2 * math.exp(-0.64)
+
+
 @pytest.mark.states("attention Lemma C.2")
 @given(seed=seeds, weak_scale=st.floats(0.01, 1), norm=st.floats(0.1, 100), head=st.floats(0.01, 100))
 def test_every_score_of_a_good_run_lies_in_its_range(seed, weak_scale, norm, head):
