@@ -1,9 +1,9 @@
 r"""Lemma A.1 and Definitions A.1, C.1: the events on which both theorems are proved, and Lemma C.2, the scores there.
 
-    k = constants(trace, sigma_max, n, T, delta, margin)            C', c1, c2, c' from Appendix B
-    good_run(sample, mu, trace, noise_rate, delta, k)               {"(i) lower": slack, ...}: a good run has all >= 1
-    good_test(noise, training_noise, mu, trace, delta, k)           the same for each test sample
-    low, high = token_score_range(Y, Y_star, roles, ...)            Y_i gamma_t
+k = constants(trace, sigma_max, n, T, delta, margin)            C', c1, c2, c' from Appendix B
+good_run(sample, mu, trace, noise_rate, delta, k)               {"(i) lower": slack, ...}: a good run has all >= 1
+good_test(noise, training_noise, mu, trace, delta, k)           the same for each test sample
+low, high = token_score_range(Y, Y_star, roles, ...)            Y_i gamma_t
 """
 
 from typing import NamedTuple

@@ -46,7 +46,8 @@ def smoothness_constants(X, nu):
     $\|h\| \le \|J\| \|\gamma\| \le \frac12 \|X_i\| \|\nu\|$ and $\ell'' \le \frac14$ give 1/16 in place of 1/4, which
     is attained; `curvature` gives $\|K\| \le D/2 \le \|\gamma\|/\sqrt2$, so $1/\sqrt2$ in place of 3.
 
-    X : (n, T, d).  nu : (d,).  Returns (the paper's, the sharper), floats.  Raises ValueError where the axes do not agree.
+    X : (n, T, d).  nu : (d,).  Returns the paper's and the sharper one, floats.
+    Raises ValueError where the axes do not agree.
 
     States: attention Lemma A.7
     """

@@ -23,7 +23,10 @@ def lower_end(hits, trials):
 
 
 def mean_norm(Sigma):
-    r"""E|x| = (1/sqrt pi) int_0^inf (1 - prod (1 + 2 s_k u^2)^(-1/2)) / u^2 du, from |x| = c int (1 - e^{-u^2 |x|^2}) / u^2."""
+    """E|x| = (1/sqrt pi) int_0^inf (1 - prod_k (1 + 2 Sigma_k u^2)^(-1/2)) / u^2 du.
+
+    From |x| sqrt pi = int_0^inf (1 - exp(-u^2 |x|^2)) / u^2 du.
+    """
     w, h = np.linspace(-16, 16, 4001, retstep=True)
     u = np.exp(w) / np.sqrt(np.sum(Sigma))
     lost = -np.expm1(-0.5 * np.sum(np.log1p(2 * np.multiply.outer(u**2, Sigma)), axis=-1))
@@ -80,7 +83,8 @@ def test_the_lipschitz_tail_by_hand():
 
 @pytest.mark.states("attention Remark 3")
 def test_strongly_log_concave_laws_have_the_tail():
-    # N(0, Sigma), variances up to 9, and its part in the octant x >= 0 (psi gains a convex indicator): f = |x|, f = sum x / sqrt d
+    # N(0, Sigma), variances up to 9, and its part in the octant x >= 0 (psi gains a convex indicator): f = |x|, f =
+    # sum x / sqrt d
     rng, Sigma = np.random.default_rng(0), np.array([9.0, 4.0, 1.0, 0.25])
     assert concentration.log_concavity(Sigma) == 1 / 9 == np.linalg.eigvalsh(np.linalg.inv(np.diag(Sigma))).min()
     x = np.sqrt(Sigma) * rng.standard_normal((200_000, 4))
@@ -99,7 +103,9 @@ def test_the_concavity_matters():
 
 
 @pytest.mark.states("attention Lemma B.3")
-@pytest.mark.parametrize("d, variance, n, T, delta", [(5, 1.0, 4, 3, 0.9), (50, 10.0, 12, 4, 0.1), (1000, 0.2, 2, 5, 0.5)])
+@pytest.mark.parametrize(
+    "d, variance, n, T, delta", [(5, 1.0, 4, 3, 0.9), (50, 10.0, 12, 4, 0.1), (1000, 0.2, 2, 5, 0.5)]
+)
 def test_all_norms_in_range_with_the_promised_probability(d, variance, n, T, delta):
     lower, upper = concentration.norm_range(d * variance, variance, n, T, delta)
     chi = stats.chi(d, scale=math.sqrt(variance))
@@ -109,7 +115,13 @@ def test_all_norms_in_range_with_the_promised_probability(d, variance, n, T, del
 
 
 @pytest.mark.states("attention Lemma B.3")
-@given(n=st.integers(1, 50), T=st.integers(2, 20), delta=st.floats(0.001, 0.9), C=st.floats(0.1, 1e3), variance=st.floats(0.01, 100))
+@given(
+    n=st.integers(1, 50),
+    T=st.integers(2, 20),
+    delta=st.floats(0.001, 0.9),
+    C=st.floats(0.1, 1e3),
+    variance=st.floats(0.01, 100),
+)
 def test_the_deviation_is_the_root_of_the_trace_over_the_constant(n, T, delta, C, variance):
     log = math.log(T * n / delta)
     trace = max(C * log, variance)  # (A1) and (A2) through Eq. 44: Tr >= C log(Tn/delta)
@@ -123,7 +135,8 @@ def test_the_deviation_is_the_root_of_the_trace_over_the_constant(n, T, delta, C
 @pytest.mark.states("attention Lemma B.3")
 @pytest.mark.erratum("b3-proviso")
 def test_the_constant_is_attained_at_the_proviso_and_fails_below():
-    # Tr = C log(Tn/delta), n = 2, T = 3. Tn/delta = 8: log 64 = 2 log 8 and t = sqrt(Tr)/C'. Tn/delta = 20/3: t is larger
+    # Tr = C log(Tn/delta), n = 2, T = 3. Tn/delta = 8: log 64 = 2 log 8 and t = sqrt(Tr)/C'. Tn/delta = 20/3: t is
+    # larger
     for delta, ratio in ((0.75, 1.0), (0.9, math.sqrt(math.log(160 / 3) / (2 * math.log(20 / 3))))):
         trace = 3 * math.log(6 / delta)
         t = concentration.norm_range(trace, 0.5, 2, 3, delta)[1] - math.sqrt(trace)
@@ -146,7 +159,7 @@ def test_the_gaussian_tail(sigma):
 def test_the_norm_tail_with_its_two(d):
     v = math.sqrt(d) * np.linspace(0, 5, 500)
     assert np.all(stats.chi(d).sf(v) <= concentration.norm_tail(v, d))
-    assert concentration.norm_tail(v[100], d) == pytest.approx(2 * math.exp(-v[100] ** 2 / (2 * d)))
+    assert concentration.norm_tail(v[100], d) == pytest.approx(2 * math.exp(-(v[100] ** 2) / (2 * d)))
     without = np.max(stats.chi(d).sf(v) / np.exp(-(v**2) / (2 * d)))
     assert without > 1.01 if d >= 3 else without <= 1 + 1e-9
 
@@ -162,7 +175,8 @@ def test_the_norm_tail_with_unequal_variances():
 @pytest.mark.states("attention Eq. 66")
 @pytest.mark.erratum("eq66-l1")
 def test_the_l1_norm_of_the_proof_has_no_such_tail():
-    # Sigma = I, d = 50: |eps|_1 has mean 50 sqrt(2/pi) = 39.9; at v = 30 the bound is 2 e^-9, the probability almost one
+    # Sigma = I, d = 50: |eps|_1 has mean 50 sqrt(2/pi) = 39.9; at v = 30 the bound is 2 e^-9, the probability almost
+    # one
     rng, v = np.random.default_rng(0), 30.0
     noise = rng.standard_normal((20_000, 50))
     l1 = int(np.sum(np.abs(noise).sum(axis=1) >= v))
@@ -185,7 +199,12 @@ def test_all_products_of_noises_within_the_bound(Sigma):
 
 
 @pytest.mark.states("attention Lemma B.5", "attention Lemma B.6")
-@given(n=st.integers(1, 50), T=st.integers(2, 20), delta=st.floats(0.001, 0.99), Sigma=st.lists(st.floats(0.01, 100), min_size=1))
+@given(
+    n=st.integers(1, 50),
+    T=st.integers(2, 20),
+    delta=st.floats(0.001, 0.99),
+    Sigma=st.lists(st.floats(0.01, 100), min_size=1),
+)
 def test_the_simple_constants_follow_where_tn_over_delta_is_eight(n, T, delta, Sigma):
     Sigma, log = np.array(Sigma), math.log(T * n / delta)
     if T * n >= 8 * delta:
@@ -197,7 +216,8 @@ def test_the_simple_constants_follow_where_tn_over_delta_is_eight(n, T, delta, S
 
 @pytest.mark.states("attention Lemma B.5", "attention Lemma B.6")
 def test_the_simple_constants_are_attained():
-    # T n / delta = 8: log(16 * 8) = (7/3) log 8. T n = delta * 8 = 7.92: 8 (Tn)^2 / delta is (Tn/delta)^3 up to delta^2 = 0.98
+    # T n / delta = 8: log(16 * 8) = (7/3) log 8. T n = delta * 8 = 7.92: 8 (Tn)^2 / delta is (Tn/delta)^3 up to
+    # delta^2 = 0.98
     assert concentration.signal_product_bound(1.0, 1, 2, 0.25) == pytest.approx(
         concentration.signal_product_constant(1.0) * math.sqrt(math.log(8)), rel=1e-12
     )
@@ -254,7 +274,8 @@ def test_the_counts_of_drawn_samples():
 @pytest.mark.states("attention Lemma B.8")
 @pytest.mark.erratum("b8-any-margin")
 def test_b8_does_not_hold_for_every_margin_at_one_constant():
-    # n = 12 satisfies (A5) with C = 5, delta = 0.1. With c' = 0.01, eta = 0.2 no whole number lies in (0.4 +- 0.01) * 12
+    # n = 12 satisfies (A5) with C = 5, delta = 0.1. With c' = 0.01, eta = 0.2 no whole number lies in (0.4 +- 0.01) *
+    # 12
     assert 12 >= 5 * math.log(10)
     (lower, upper), _ = concentration.class_counts(12, 0.2, 0.01)
     assert math.ceil(lower) > math.floor(upper)

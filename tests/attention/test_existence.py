@@ -43,7 +43,9 @@ def runs(C=8.0, place=0.0, T=4, relevant=1, weak=2, times=6, factor=1.0):
     k = good_run.constants(s.trace, 1.0, n, T, DELTA, margin=0.5)
     found = []
     for rng in np.random.default_rng(0).spawn(10 * times):
-        sample, mu, Sigma = wishart.draw_training(rng, n, s.norm, s.trace, T, relevant, weak, s.weak_scale, s.noise_rate)
+        sample, mu, Sigma = wishart.draw_training(
+            rng, n, s.norm, s.trace, T, relevant, weak, s.weak_scale, s.noise_rate
+        )
         noisy, tokens = existence.memorised_tokens(sample)
         good = min(good_run.good_run(sample, mu, s.trace, s.noise_rate, DELTA, k).values()) >= 1
         if good and len(noisy) and len(found) < times:
@@ -55,7 +57,12 @@ def runs(C=8.0, place=0.0, T=4, relevant=1, weak=2, times=6, factor=1.0):
     return found
 
 
-SETTINGS = [dict(C=8.0), dict(C=8.0, place=1.0), dict(C=12.0, place=0.5, T=8, relevant=2, weak=4), dict(C=20.0, times=2)]
+SETTINGS = [
+    dict(C=8.0),
+    dict(C=8.0, place=1.0),
+    dict(C=12.0, place=0.5, T=8, relevant=2, weak=4),
+    dict(C=20.0, times=2),
+]
 
 
 def errors(run, p, m, seed):
@@ -197,7 +204,8 @@ def test_the_assumptions_grant_what_the_proof_requires_from_c_8_on(C, place):
 
 @pytest.mark.states("attention Section C.1")
 def test_the_bounds_and_requirements_by_hand():
-    # |mu| = 2, rho = 1/2, Tr = 64, log(Tn/delta) = 4, c1 = 1/8, c2 = 1/4, 1/C' = 1/2: S = 1, Q = 4; beta = (1, 2), B = 3
+    # |mu| = 2, rho = 1/2, Tr = 64, log(Tn/delta) = 4, c1 = 1/8, c2 = 1/4, 1/C' = 1/2: S = 1, Q = 4; beta = (1, 2), B
+    # = 3
     s = conditions.Setting(2, 3, 64, 2, 0.5, 0.1, 1, 1, 6 * math.exp(-4))
     k = good_run.Constants(0.5, 0.125, 0.25, 0.1)
     bounds = existence.logit_bounds(s, [1.0, 2.0], k)
@@ -218,7 +226,9 @@ def test_the_bounds_and_requirements_by_hand():
         }
     )
     noisy, clean = existence.least_scale(s, [1.0, 2.0], 0.25, 1)
-    assert noisy == pytest.approx(8 / 64 * math.log(2 * 1.5 * 2 / 0.5)) and clean == pytest.approx(math.log(2 * 1.5 * 2))
+    assert noisy == pytest.approx(8 / 64 * math.log(2 * 1.5 * 2 / 0.5)) and clean == pytest.approx(
+        math.log(2 * 1.5 * 2)
+    )
     least, most = existence.memory_attention(s, 0.5, [1.0, 2.0])
     np.testing.assert_allclose(most, [math.exp(-4), math.exp(-8)])
     np.testing.assert_allclose(least, [1 - 2 * math.exp(-4), 1 - 2 * math.exp(-8)])
@@ -226,7 +236,8 @@ def test_the_bounds_and_requirements_by_hand():
 
 @pytest.mark.states("attention Section C.1")
 def test_each_bound_is_attained_by_the_worst_noise():
-    # one noisy sample, beta = 1: noises built so that every product of (i)-(iii) is at its limit, Tr = |eps|^2, 1/C' = 0
+    # one noisy sample, beta = 1: noises built so that every product of (i)-(iii) is at its limit, Tr = |eps|^2, 1/C'
+    # = 0
     # coordinates: the two signals, then one axis a token
     m, S, Q, rho, trace = 10.0, 3.0, 2.0, 0.25, 5000.0
     noise = np.zeros((3, 6))  # the clean sample's R and W tokens, and u_j
@@ -248,7 +259,8 @@ def test_each_bound_is_attained_by_the_worst_noise():
 @pytest.mark.states("attention Section C.1")
 @pytest.mark.erratum("c1-scale-clean")
 def test_the_scale_that_fits_the_noisy_samples_need_not_fit_the_clean():
-    # C = 8, |mu| = 1e6, (A2) and rho <= 1/C with equality: Tr is 6e4 times (A1)'s, and the R of Eq. 120 leaves attention on
+    # C = 8, |mu| = 1e6, (A2) and rho <= 1/C with equality: Tr is 6e4 times (A1)'s, and the R of Eq. 120 leaves
+    # attention on
     # clean samples uniform. T = 16, one relevant token; a clean sample has 14 weak tokens against its label, one for it
     n, T, C, m, rng = 19, 16, 8.0, 1e6, np.random.default_rng(0)
     d = int((m / (C * math.sqrt(math.log(n * T / DELTA)))) ** 4 * (1 - 1e-9))

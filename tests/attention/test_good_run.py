@@ -28,7 +28,7 @@ def lower_end(hits, trials):
 
 
 def by_hand(noise=(5, 4, 4, 5), Y=(1, -1), Y_star=(1, -1), tilt=0.0):
-    """Four noises along the axes 0 to 3, the signals along 4 and 5; tilt adds to every coordinate of the first noise."""
+    """Four noises along the axes 0 to 3, the signals along 4 and 5; tilt adds to all coordinates of the first noise."""
     eps = np.diag(np.pad(np.float64(noise), (0, 2)))[:4]
     eps[0] += tilt
     return Sample(None, np.float64(Y), np.float64(Y_star), eps.reshape(2, 2, 6), None), 4 * np.eye(6)[4:]
@@ -109,7 +109,8 @@ def test_a_good_run_has_the_promised_probability(Sigma):
 
 @pytest.mark.states("attention Lemma A.1")
 def test_a_good_run_inside_the_assumptions():
-    # (A'1)-(A'3), (A4)-(A6), Eq. 45 at C = 5, d = 1.05e12: 50 runs, an upper end of the failures below delta with confidence 0.99
+    # (A'1)-(A'3), (A4)-(A6), Eq. 45 at C = 5, d = 1.05e12: 50 runs, an upper end of the failures below delta with
+    # confidence 0.99
     s = conditions.smallest_setting(12, 4, 0.1, 5)
     k = good_run.constants(s.trace, 1.0, s.n, s.T, s.delta, margin=0.5)
     bad = 0
@@ -165,7 +166,8 @@ def test_given_a_good_run_the_event_has_the_promised_probability_too(n, T, delta
 
 @pytest.mark.states("attention Lemma C.1", "attention Section C.2")
 def test_the_conditional_bound_by_hand():
-    # n = T = 2, log = 4, c1 = 1/2, 1/C' = 1/4, sigma_max = 2: 16 exp(-1.6^2 / 4), one own pair, two norms, four products
+    # n = T = 2, log = 4, c1 = 1/2, 1/C' = 1/4, sigma_max = 2: 16 exp(-1.6^2 / 4), one own pair, two norms, four
+    # products
     parts = 16 * math.exp(-0.64) + DELTA / 32 + 4 * (DELTA / 32) ** 2 + 4 * DELTA / 32
     assert good_run.failure_given_good_run(2, 2, DELTA, K, 2.0) == pytest.approx(parts, rel=1e-12)
     # of Lemma B.4: given eps' with |eps'| = 1.25 r, the product is N(0, 2 * (1.25 r)^2), against c1 r log = 2 r

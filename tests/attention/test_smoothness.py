@@ -86,7 +86,8 @@ def test_the_descent_inequality(seed, share):
 
 @pytest.mark.states("attention Lemma A.7")
 def test_the_descent_inequality_where_it_is_nearly_an_equality_and_where_it_fails():
-    # tokens 1 and -1, nu = 1: f = tanh q, of the risk log(1 + e^-f); from q = 2 the risk falls towards q = inf, and is convex
+    # tokens 1 and -1, nu = 1: f = tanh q, of the risk log(1 + e^-f); from q = 2 the risk falls towards q = inf, and
+    # is convex
     X, nu = np.array([[[1.0], [-1.0]]]), np.array([1.0])
     change, bound = smoothness.descent_sides(X, [1.0], nu, [2.0], 1e-6)
     assert change == pytest.approx(2 * bound, rel=1e-5) and bound < 0  # a small step gains all of -alpha |g|^2
@@ -156,7 +157,8 @@ def test_the_order_in_the_number_of_tokens():
 
 @pytest.mark.states("attention Remark 2")
 def test_one_power_of_t_and_of_the_signal_is_needed():
-    # equal tokens make |X|^2 = T |x|^2, the worst case: L / (T^2 |mu|^6) is constant, L / (T^(3/2) |mu|^5) is not bounded
+    # equal tokens make |X|^2 = T |x|^2, the worst case: L / (T^2 |mu|^6) is constant, L / (T^(3/2) |mu|^5) is not
+    # bounded
     for T in (4, 400):
         for norm in (1e2, 1e4):
             X, nu = np.full((1, T, 1), norm**2), np.array([1 / norm])  # |x|^2 = Tr = |mu|^4
