@@ -87,6 +87,19 @@ def test_every_label_is_fitted_and_test_samples_are_right(case, larger):
 
 
 @pytest.mark.states("attention Theorem 4.1")
+def test_it_does_so_with_probability_one_minus_delta():
+    # 50 training samples at C = 8, good or not; a failure is a label not fitted, or one wrong among 60 n test samples
+    s, failed = runs()[0].setting, 0
+    for seed, rng in enumerate(np.random.default_rng(0).spawn(50)):
+        sample, mu, Sigma = wishart.draw_training(rng, s.n, s.norm, s.trace, s.T, 1, 2, s.weak_scale, s.noise_rate)
+        v = existence.direction(mu, sample.noise, *existence.memorised_tokens(sample), 1 / s.n)
+        p = existence.solution(v, max(existence.least_scale(s, 1 / s.n, math.sqrt(14 / 3), 1)))
+        fitted = np.all(sample.Y * model.output(sample.X, p, linear_head(mu)) > 0)
+        failed += not fitted or errors(Run(s, None, sample, mu, Sigma, *[None] * 5), p, 60 * s.n, seed) > 0
+    assert stats.beta.ppf(0.99, failed + 1, 50 - failed) <= DELTA
+
+
+@pytest.mark.states("attention Theorem 4.1")
 def test_without_memory_the_noisy_are_not_fitted_and_with_too_much_test_samples_are_wrong():
     for seed, run in enumerate(runs()):
         nu, scale = linear_head(run.mu), 1e4 * run.R

@@ -47,10 +47,12 @@ def test_the_constants_by_hand_and_where_the_sharper_is_attained():
     # X^T h = a^2 b, so H = a^4 b^2 / 4 = |nu|^2 |X|^4 / 16
     a, b = 3.0, 1e6
     X, nu = np.array([[[a, 0.0], [-a, 0.0]]]), np.array([b, 0.0])
-    paper, sharp = smoothness.smoothness_constants(X, nu)
     size = math.sqrt(2) * a
-    assert paper == pytest.approx(b**2 * size**4 / 4 + 3 * b * size**3)
-    assert sharp == pytest.approx(b**2 * size**4 / 16 + b * size**3 / math.sqrt(2))
+    for head in (b, 2.0):
+        paper, sharp = smoothness.smoothness_constants(X, nu * head / b)
+        assert paper == pytest.approx(head**2 * size**4 / 4 + 3 * head * size**3, rel=1e-12)
+        assert sharp == pytest.approx(head**2 * size**4 / 16 + head * size**3 / math.sqrt(2), rel=1e-12)
+    sharp = smoothness.smoothness_constants(X, nu)[1]
     H = smoothness.hessian(X, [1.0], [0.0, 0.0], nu)
     assert H[0, 0] == pytest.approx(a**4 * b**2 / 4, rel=1e-12) and sharp / H[0, 0] < 1 + 1e-5
     assert smoothness.gram_constant(X, nu) / H[0, 0] < 1 + 1e-5  # D = 2ab: 4 a^2 b^2 / 32 * 2 a^2
