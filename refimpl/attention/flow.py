@@ -68,7 +68,7 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
     # before u_0 the state moves by about e^{u_0}: one Euler step, its error of the order e^{2 u_0}
     start = min(u[0], np.log(rtol) / 2 - 1)
     y = rates(start, np.zeros(N + n + N))
-    done = solve_ivp(rates, (start, max(u[-1], start + 1e-9)), y, "DOP853", t_eval=u, rtol=rtol, atol=rtol)
+    done = solve_ivp(rates, (start, max(u[-1], start + 1e-9)), y, "LSODA", t_eval=u, rtol=rtol, atol=rtol)
     if not done.success:
         raise FloatingPointError(f"flow: {done.message}")
     v, undecided, variance = np.split(done.y.T, (N, N + n), axis=1)
