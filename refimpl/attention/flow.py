@@ -123,7 +123,8 @@ def late_direction(M, tokens):
         V d rho_{i,t}/du = 1{t = t*_i} - 1/T,  and with data.signal_of, zeta = |R|/T:
         V d lam_c/du = (1 - zeta) |C_c| - zeta |N_{-c}| + rho (|N_c| - sum_i |W_c^(i)| / T),
 
-    so $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
+    (It is the flow's where no other token's rate is positive; a token with a positive one would be slack.)
+    So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
 
     M : (nT, nT).  tokens : (n,), integers.  Returns d rho/du : (n, T).  Raises ValueError where the tokens are dependent.
 

@@ -2,8 +2,7 @@ r"""Lemmas A.5, E.1, E.2, Eq. 12 and the two cases of Theorem 4.2 (E.2.3, E.2.4)
 
     low, high   = signal_bounds(totals, ...)           Eqs. 206, 207: lambda_c from what training left undecided
     parts       = benign_conditions(lam, rho, ...)     Eqs. 226-228 and 238
-    wrong, interval = test_error(rng, law, ...)        Eq. 12's left side, by Monte Carlo
-    log_error   = uniform_error(norm, ...)             the same at p = 0, in closed form
+    log_error   = uniform_error(norm, ...)             Eq. 12's left side at p = 0, in closed form
 """
 
 from typing import NamedTuple
@@ -12,7 +11,6 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import beta, binom
 
-from refimpl.attention import fresh
 from refimpl.attention.data import RELEVANT
 from refimpl.attention.uncertainty import CLASSES
 from refimpl.checks import arrays, count, number
@@ -122,25 +120,20 @@ def norm_ceiling(lam, rho, norm, noise_norm):
     return float(np.sum(np.abs(lam)) * norm + np.sum(np.abs(rho)) * noise_norm)
 
 
-def test_error(rng, Y_star, roles, weak_scale, means, covariance, confidence=0.99):
-    r"""Eq. 12. $\Pr_{P^*}[\mathrm{sign} f(X) \ne Y^*]$ as the share of wrong fresh samples, an output of 0 being wrong.
+def binomial_interval(wrong, size, confidence=0.99):
+    r"""Eq. 12. The Clopper-Pearson interval of a share of which `wrong` of `size` draws were seen.
 
-    Eq. 12 (rebuilt) asks for at most $\delta/n$ at all $\tau \ge T_0$.
+    Eq. 12 (rebuilt) asks that $\Pr_{P^*}[\mathrm{sign} f(X) \ne Y^*] \le \delta/n$ at all $\tau \ge T_0$.
 
-    rng : numpy Generator.  Y_star : (n,).  roles : (n, T).  means, covariance : from fresh.law or law_from_gram.
-    Returns the share and its Clopper-Pearson interval (low, high) at that confidence.
+    wrong : 0 ... size.  confidence : in (0, 1).  Returns (low, high).
 
-    States: attention Eq. 12; attention Theorem 4.2 (benign)
+    States: attention Eq. 12
     """
-    _, _, f = fresh.draw(rng, Y_star, roles, weak_scale, means, covariance)
-    n, wrong = len(f), int(np.sum(f * np.asarray(Y_star) <= 0))
+    wrong, size = count("wrong", wrong, least=0), count("size", size)
     tail = (1 - number("confidence", confidence, 0, 1)) / 2
-    low = beta.ppf(tail, wrong, n - wrong + 1) if wrong > 0 else 0.0
-    high = beta.ppf(1 - tail, wrong + 1, n - wrong) if wrong < n else 1.0
-    return wrong / n, (float(low), float(high))
-
-
-test_error.__test__ = False  # a name that pytest would collect
+    low = beta.ppf(tail, wrong, size - wrong + 1) if wrong > 0 else 0.0
+    high = beta.ppf(1 - tail, wrong + 1, size - wrong) if wrong < size else 1.0
+    return float(low), float(high)
 
 
 def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
