@@ -28,7 +28,7 @@ def trial(n, C, place, seed):
 @pytest.mark.states("attention Lemma A.3", "attention Lemma A.4", "attention Theorem 4.2 (overfitting)")
 @pytest.mark.parametrize("n, C, place", REGIME)
 def test_in_the_theorem_s_regime_every_run_fits_the_noise(n, C, place):
-    """Six settings with d between 1e11 and 1e17, five seeds each: the orders at every moment, the fit at the end."""
+    """Six settings, d between 8e9 and 2e16, five seeds each: the orders at every moment, the fit at the end."""
     for seed in range(5):
         run = trial(n, C, place, seed)
         Y, Y_star, roles = run.sample.Y, run.sample.Y_star, run.sample.roles
