@@ -41,11 +41,8 @@ def test_it_lists_both_papers_whole():
 
 
 def test_every_public_function_states_something():
-    untagged = [
-        place
-        for place, node in ledger.public_definitions()
-        if ":" in place and not ledger.stated(node) and place not in UNTAGGED and place.partition(":")[0] not in UNTAGGED
-    ]
+    untagged = [place for place, node in ledger.public_definitions() if ":" in place and not ledger.stated(node)]
+    untagged = [place for place in untagged if not {place, place.partition(":")[0]} & set(UNTAGGED)]
     assert untagged == []
 
 
@@ -92,12 +89,18 @@ def test_each_kind_of_problem_is_found(harm, expected):
 def test_tags_and_marks_are_read_from_the_source(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "tests").mkdir()
-    (tmp_path / "pack" / "m.py").write_text('def f():\n    """F.\n\n    States: a; b (c)\n    """\n    raise SystemExit\n')
-    source = 'import pytest\n\n\n@pytest.mark.states("a", "b (c)")\n@pytest.mark.erratum("slip")\ndef test_x():\n    pass\n'
+    (tmp_path / "pack" / "m.py").write_text(
+        'def f():\n    """F.\n\n    States: a; b (c)\n    """\n    raise SystemExit\n'
+    )
+    marks = '@pytest.mark.states("a", "b (c)")\n@pytest.mark.erratum("slip")\n'
+    source = f"import pytest\n\n\n{marks}def test_x():\n    pass\n"
     (tmp_path / "tests" / "test_m.py").write_text(source)
     assert ledger.code_tags(tmp_path / "pack") == {"a": ["pack.m:f"], "b (c)": ["pack.m:f"]}
     assert ledger.test_marks(tmp_path / "tests") == dict.fromkeys(("a", "b (c)"), ["tests/test_m.py::test_x"])
     assert ledger.test_marks(tmp_path / "tests", "erratum") == {"slip": ["tests/test_m.py::test_x"]}
+
+
+COMMANDS = [["ledger"], ["ledger", "--json"], ["errata"], ["errata", "--json"], ["show", "attention Eq. 3"], ["--help"]]
 
 
 def refimpl(*arguments, **options):
@@ -120,7 +123,7 @@ def test_show_prints_the_source_the_tests_and_the_command_that_runs_them():
     assert "def softmax(z):" in out and "python -m pytest tests/calculus/test_softmax.py::test_each_row" in out
 
 
-@pytest.mark.parametrize("arguments", [["ledger"], ["ledger", "--json"], ["errata"], ["errata", "--json"], ["--help"]])
+@pytest.mark.parametrize("arguments", COMMANDS)
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_any_terminal_can_print_it(arguments, encoding):
     done = refimpl(*arguments, env={**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": encoding})
