@@ -29,6 +29,8 @@ class Path(NamedTuple):
     log_s : (K, n, T), logarithms of the attention weights.
     totals : uncertainty.Totals of $V/n$ times the integrals over t, (K, n) and (K, n, T); None without roles.
     evaluations : how often the right side was computed
+
+    States: attention Section 3.4 (gradient descent)
     """
 
     log_times: np.ndarray
@@ -40,7 +42,7 @@ class Path(NamedTuple):
 
 
 def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
-    r"""Section 3.4, with a step that goes to zero. $\dot\rho_{i,t} = \frac1n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$ from p = 0.
+    r"""Section 3.4, the step going to zero. $\dot\rho_{i,t} = \frac1n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$, from p = 0.
 
     With roles, the sums of Definition 4.1 and Eq. 9 as integrals of $\mathfrak S^{(i)}$ and of $s_t (1 - s_t)$.
 
@@ -55,7 +57,9 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
         raise ValueError("M, log_times: M must be (nT, nT), log_times increase and stay below 1e6")
     V = np.max(np.diag(M))
     M, (n, T), N = M / V, gamma.shape, gamma.size
-    relevant = np.zeros((n, T), bool) if roles is None else arrays(roles=(roles, "nT"), gamma=(gamma, "nT"))[0] == RELEVANT
+    relevant = np.zeros((n, T), bool)
+    if roles is not None:
+        relevant = arrays(roles=(roles, "nT"), gamma=(gamma, "nT"))[0] == RELEVANT
 
     def rates(u, y):
         log_s = log_softmax((M @ y[:N]).reshape(n, T))
@@ -82,7 +86,7 @@ def log_softmax(z):
 
     z : (..., T), finite.  Returns (..., T).
 
-    States: attention Section 3.1 (softmax)
+    States: attention Eq. 18
     """
     z = finite("z", z)
     z = z - np.max(z, axis=-1, keepdims=True)
@@ -92,7 +96,8 @@ def log_softmax(z):
 def pair_products(log_s, u=0.0):
     r"""Eq. 18. $e^u s_t s_w$ for every pair of different tokens, 0 for t = w: finite though $e^u$ is not.
 
-    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
+    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
+    $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
 
     log_s : (..., T).  u : a number.  Returns (..., T, T).
 
@@ -103,7 +108,7 @@ def pair_products(log_s, u=0.0):
 
 
 def score_gaps(pairs, gamma):
-    r"""Eq. 18. $\sum_w P_{tw} (\gamma_t - \gamma_w)$, for $P_{tw} = s_t s_w$ the token's part $s_t (\gamma_t - f)$ of $J(s)\gamma$.
+    r"""Eq. 18. $\sum_w P_{tw} (\gamma_t - \gamma_w)$: for $P_{tw} = s_t s_w$ it is $(J(s)\gamma)_t$.
 
     pairs : (..., T, T).  gamma : (..., T).  Returns (..., T).
 
@@ -115,8 +120,8 @@ def score_gaps(pairs, gamma):
 def late_direction(M, tokens):
     r"""Lemma A.5, sharpened: $d\rho/du$ for $u \to \infty$, given the tokens $t^*_i$ that attention picks.
 
-    Once $s_{t^*} \to 1$, token t loses $|\ell'_i| e^u s_t (\gamma_{t^*} - \gamma_t)$ per unit of u. That is neither 0 nor
-    infinite in the limit only if $\log s_t + u$ has one: every $z_{t^*} - z_t$ grows by 1 per unit of u. With
+    Once $s_{t^*} \to 1$, token t loses $|\ell'_i| e^u s_t (\gamma_{t^*} - \gamma_t)$ per unit of u. That is neither 0
+    nor infinite in the limit only if $\log s_t + u$ has one: every $z_{t^*} - z_t$ grows by 1 per unit of u. With
     $\sum_t \rho_{i,t} = 0$ these are nT equations for nT rates: the max-margin direction for the t*_i
     (Section H) with all constraints active. For orthogonal tokens of squared norm V,
 
@@ -126,7 +131,7 @@ def late_direction(M, tokens):
     (It is the flow's where no other token's rate is positive; a token with a positive one would be slack.)
     So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
 
-    M : (nT, nT).  tokens : (n,), integers.  Returns d rho/du : (n, T).  Raises ValueError where the tokens are dependent.
+    M : (nT, nT).  tokens : (n,), integers.  Returns d rho/du : (n, T).  Raises ValueError for dependent tokens.
 
     States: attention Lemma A.5; attention Theorem 4.2 (harmful)
     """

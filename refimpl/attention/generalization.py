@@ -17,7 +17,10 @@ from refimpl.checks import arrays, count, number
 
 
 class Spread(NamedTuple):
-    """Where things lie: a, e from updates.score_scale; least, most : of |l'_i|, 1/(1 + e^c) and 1/(1 + e^-c)."""
+    """Where things lie: a, e from updates.score_scale; least, most : of |l'_i|, 1/(1 + e^c) and 1/(1 + e^-c).
+
+    States: attention Lemma E.1
+    """
 
     a: float
     e: float
@@ -39,13 +42,14 @@ def spread(a, e):
 def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
     r"""Eqs. 206, 207 with their constants. $\lambda_c$ after steps whose sums are `totals`, as an interval.
 
-    Eq. 129 added up, each term at its worst: with $A_c = \sum_{C_c}\mathfrak S$, $B_c = \sum_{N_{-c}} \mathfrak S$ (sums over the
-    steps $\tau' < \tau$ made), $Q_c$ = the sum of $s_u (1 - s_u)$ over $W_c$ in the named samples, and $l \le |\ell'| \le h$,
+    Eq. 129 added up, each term at its worst: with $A_c = \sum_{C_c}\mathfrak S$, $B_c = \sum_{N_{-c}} \mathfrak S$
+    (sums over the steps $\tau' < \tau$ made), $Q_c$ = the sum of $s_u (1 - s_u)$ over $W_c$ in the named samples, and
+    $l \le |\ell'| \le h$,
 
         lam_c >= scale a [l (1 - 2 rho) A_c - h (1 + rho) B_c - h rho A_{-c} - 2 h rho^2 Q_c(C_{-c}, N_{-c})] - E
         lam_c <= scale a [h (1 + rho) A_c - l (1 - 2 rho) B_c + h rho B_{-c} + 2 h rho^2 Q_c(C_c, N_c)] + E,
 
-    E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$ and $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
+    E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$; $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
     Under Eqs. 9-11 the first term dominates (Eq. 206), under Eq. 13 the second (Eq. 207).
 
     totals : uncertainty.Totals, (n,) and (n, T).  roles : (n, T).  Y, Y_star : (n,).  weak_scale : rho <= 1/2.
@@ -65,19 +69,20 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
         A_other, B_other = np.sum(undecided[~mine & clean]), np.sum(undecided[~mine & ~clean])
         E = 2 * e * h * (np.sum(own_R[mine]) + rho * np.sum(Q))
         down = (Y_star != c) & clean | mine & ~clean  # C_{-c} and N_{-c}: where q counts against lambda_c
-        low[j] = a * (l * (1 - 2 * rho) * A - h * (1 + rho) * B - h * rho * A_other - 2 * h * rho**2 * np.sum(Q[down])) - E
-        high[j] = a * (h * (1 + rho) * A - l * (1 - 2 * rho) * B + h * rho * B_other + 2 * h * rho**2 * np.sum(Q[~down])) + E
+        against, towards = h * rho * (A_other + 2 * rho * np.sum(Q[down])), h * rho * (B_other + 2 * rho * np.sum(Q[~down]))
+        low[j] = a * (l * (1 - 2 * rho) * A - h * (1 + rho) * B - against) - E
+        high[j] = a * (h * (1 + rho) * A - l * (1 - 2 * rho) * B + towards) + E
     return number("scale", scale, above=0) * low, scale * high
 
 
 def norm_floor(s_top, x_norm, T):
-    r"""Lemma E.2. $s_{t^*} > 1 - \epsilon$ needs $\|p\| \ge \frac{1}{2 \max_t \|x_t\|} \log\frac{(T-1)(1-\epsilon)}{\epsilon}$.
+    r"""Lemma E.2. $s_{t^*} > 1 - \epsilon$ needs $\|p\| \ge \log((T-1)(1-\epsilon)/\epsilon) / (2 \max_t \|x_t\|)$.
 
-    $\sum_{t \ne t^*} e^{z_t - z_{t^*}} = (1 - s_{t^*})/s_{t^*}$: some token is below $t^*$ by $\log((T - 1) s_{t^*}/(1 - s_{t^*}))$ or
-    more, and a difference of logits is at most $2 \max\|x_t\| \|p\|$, W being orthogonal.
+    $\sum_{t \ne t^*} e^{z_t - z_{t^*}} = (1 - s_{t^*})/s_{t^*}$: some token is below $t^*$ by
+    $\log((T - 1) s_{t^*}/(1 - s_{t^*}))$ or more, and a difference of logits is at most $2 \max\|x_t\| \|p\|$, W being orthogonal.
 
-    s_top : (...), in (0, 1).  x_norm : (...), $\max_t \|x_t\|$; on a good run $\|\mu\| + (1 + 1/C') \sqrt{\mathrm{Tr}\,\Sigma}$.
-    T : >= 2.  Returns (...).
+    s_top : (...), in (0, 1).  x_norm : (...), $\max_t \|x_t\|$; on a good run at most
+    $\|\mu\| + (1 + 1/C') \sqrt{\mathrm{Tr}\,\Sigma}$.  T : >= 2.  Returns (...).
 
     States: attention Lemma E.2
     """
@@ -88,9 +93,9 @@ def norm_floor(s_top, x_norm, T):
 def benign_conditions(lam, rho, norm, trace, log):
     r"""E.2.3. What the benign case rests on: {equation: slack}, left side over right side, constants left out.
 
-    Eq. 226: $\lambda_c \|\mu\|^2$ itself, to be large; Eq. 227: $\lambda_{\min}/\lambda_{\max}$, to be of order one; Eq. 228:
-    $\lambda_c$ over $\sum|\rho_{i,t}| \max\{\sqrt{\log}/\|\mu\|, \sqrt{\mathrm{Tr}\,\Sigma} \log/\|\mu\|^2\}$ (A.5: over
-    $\sum|\rho_{i,t}|/\sqrt{Tn}$), the signal's part of a fresh logit over the noises'. Smaller class of the two.
+    Eq. 226: $\lambda_c \|\mu\|^2$ itself, to be large; Eq. 227: $\lambda_{\min}/\lambda_{\max}$, to be of order one;
+    Eq. 228: $\lambda_c$ over $\sum|\rho_{i,t}| \max\{\sqrt{\log}/\|\mu\|, \sqrt{\mathrm{Tr}\,\Sigma} \log/\|\mu\|^2\}$
+    (A.5: over $\sum|\rho_{i,t}|/\sqrt{Tn}$), the signal's part of a fresh logit over the noises'. Smaller class of the two.
 
     lam : (2,).  rho : (n, T).  norm, trace, log : |mu|, Tr Sigma, log(Tn/delta).  Returns a dict of floats.
 
@@ -108,9 +113,10 @@ def benign_conditions(lam, rho, norm, trace, log):
 
 
 def norm_ceiling(lam, rho, norm, noise_norm):
-    r"""Eq. 238. $\|p\| \le (|\lambda_{+1}| + |\lambda_{-1}|) \|\mu\| + \sum |\rho_{i,t}| \max\|\epsilon\|$, the triangle inequality in Lemma D.1.
+    r"""Eq. 238. $\|p\| \le (|\lambda_{+1}| + |\lambda_{-1}|) \|\mu\| + \sum |\rho_{i,t}| \max\|\epsilon\|$.
 
-    With Lemma A.5, $\lesssim \lambda_c (\|\mu\| + \sqrt{Tn\, \mathrm{Tr}\,\Sigma})$: since E.2 makes $\|p\|$ grow, $\lambda_c$ must.
+    The triangle inequality in Lemma D.1. With Lemma A.5, at most of the order
+    $\lambda_c (\|\mu\| + \sqrt{Tn\, \mathrm{Tr}\,\Sigma})$: since E.2 makes $\|p\|$ grow, $\lambda_c$ must.
 
     lam : (2,).  rho : (n, T).  norm : |mu|.  noise_norm : the largest |epsilon|.  Returns a float.
 
@@ -137,10 +143,10 @@ def binomial_interval(wrong, size, confidence=0.99):
 
 
 def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
-    r"""Theorem 4.2 at $\tau = 0$. The logarithm of Eq. 12's left side for p = 0, where attention is 1/T, $\Sigma = \sigma^2 I$.
+    r"""Theorem 4.2 at $\tau = 0$. The logarithm of Eq. 12's left side for p = 0, where attention is 1/T.
 
-    With k of the |W| weak tokens in $W_{Y^*}$, $Y^* f \sim N(\frac aT (|R| + \rho (2k - |W|)), \sigma^2 \|\nu\|^2 / T)$, and
-    $a/\|\nu\| = \|\mu\|/\sqrt2$: the error is about $\Phi(-\|\mu\| |R| / \sqrt{2T})$, whatever the size of the head.
+    $\Sigma = \sigma^2 I$. With k of the |W| weak tokens in $W_{Y^*}$,
+    $Y^* f \sim N(\frac aT (|R| + \rho (2k - |W|)), \sigma^2 \|\nu\|^2 / T)$, and $a/\|\nu\| = \|\mu\|/\sqrt2$: the error is about $\Phi(-\|\mu\| |R| / \sqrt{2T})$, whatever the size of the head.
     So p = 0 meets Eq. 12 as soon as $\|\mu\|^2 \gtrsim T \log(n/\delta) / |R|^2$, far below (A'2).
 
     norm : |mu|.  T, relevant, weak : tokens, |R|, |W| >= 2.  weak_scale : rho.  sigma : > 0.  Returns a float.
@@ -154,9 +160,9 @@ def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
 
 
 def picked_error(norm, sigma=1.0):
-    r"""Theorem 4.2 as $\tau \to \infty$. The logarithm of the error with attention on one relevant token: $\Phi(-\|\mu\|/\sqrt2\sigma)$.
+    r"""Theorem 4.2 as $\tau \to \infty$. The logarithm of $\Phi(-\|\mu\|/\sqrt2\sigma)$.
 
-    The best that a p without knowledge of the scores can do where |R| = 1, and what the benign case tends to.
+    The error with attention on one relevant token: the best that a p without knowledge of the scores can do where |R| = 1, and what the benign case tends to.
 
     norm : |mu|.  sigma : > 0.  Returns a float.
 
@@ -166,7 +172,7 @@ def picked_error(norm, sigma=1.0):
 
 
 def weak_difference(s, roles):
-    r"""E.2.4. $D = \sum_{W_{+1}} s - \sum_{W_{-1}} s$: the events are $E_{+1}: D \ge b$, $E_{-1}: D \le -b$, $E_=: |D| < b$.
+    r"""E.2.4. $D = \sum_{W_{+1}} s - \sum_{W_{-1}} s$; the events: $E_{+1}: D \ge b$, $E_{-1}: D \le -b$, $E_=: |D| < b$.
 
     s, roles : (n, T).  Returns (n,).
 
@@ -193,8 +199,8 @@ def harmful_floor(shares, conditional, miss=0.0):
     r"""Eq. 250 and what it comes to. The test error is at least
     $\frac12 (\Pr_{+1}[E_{-1}] + \Pr_{-1}[E_{+1}]) + \frac12 \phi (\Pr_{+1}[E_=] + \Pr_{-1}[E_=])$ less $\delta/n$.
 
-    On $E_{\pm1}$ the sign of f is the weak tokens'; on $E_=$ it is wrong with probability $\phi$ or more. With
-    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$, and the sum is at least $\phi/2$ as printed.
+    On $E_{\pm1}$ the sign of f is the weak tokens'; on $E_=$ it is wrong with probability $\phi$ or more. Where
+    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$: at least $\phi/2$ in total, as printed.
 
     shares : (2, 3) from event_shares.  conditional : phi in [0, 1].  miss : delta/n.  Returns a float.
 

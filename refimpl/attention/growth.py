@@ -11,7 +11,7 @@ from refimpl.checks import finite, number
 
 
 def growth(x, T, r=1):
-    r"""Section 4.3. $g(x) = 2x + 2\sinh(x - \log\frac{T - r}{r})$: linear at first, then exponential in the logit gap x.
+    r"""Section 4.3. $g(x) = 2x + 2\sinh(x - \log\frac{T - r}{r})$: linear, then exponential in the logit gap x.
 
     One sample, noise of squared norm V without overlaps, no signals; r tokens of score b + D with logits x above
     the T - r others, of score b. With $Z = r e^x + T - r$, $S = r e^x / Z$ and $s_t = e^x / Z$, $s_u = 1 / Z$,
@@ -43,7 +43,7 @@ def growth_derivative(x, T, r=1):
 
 
 def gap_time(x, T, V, D, n, r=1, b=None):
-    r"""Section 4.3. The time at which the gap is x: $\frac{V D}{n} \cdot \frac{T}{r (T - r)}\, t = \int_0^x (1 + e^{b + D S(y)})\, dg(y)$.
+    r"""Section 4.3. When the gap is x: $\frac{V D}{n} \frac{T}{r (T - r)}\, t = \int_0^x (1 + e^{b + D S(y)})\, dg(y)$.
 
     $1 / |\ell'| = 1 + e^f$ with $f = b + D S(x)$, Y = +1. With b = None, l' is frozen at -1/2 and t is
     $2 (g(x) - g(0))$ over the same rate.

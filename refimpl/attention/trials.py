@@ -19,9 +19,12 @@ from refimpl.checks import count
 class Trial(NamedTuple):
     r"""What run returns, K moments.
 
-    sample : data.Sample in the tokens' span.  mu : (2, k).  nu : (k,), of norm 1/|mu|.  Sigma : (k,).  weak_scale : rho.
+    sample : data.Sample in the tokens' span.  mu : (2, k).  nu : (k,), of norm 1/|mu|.  Sigma : (k,).
+    weak_scale : rho.
     M, gamma : of gram.gram.  path : a flow.Path, with totals.
     lam : (K, 2), $\lambda_{+1}, \lambda_{-1}$ of Lemma D.1.  margins : (K, n), $Y_i f_i$.
+
+    States: attention Theorem 4.2 (overfitting)
     """
 
     sample: data.Sample
@@ -37,7 +40,7 @@ class Trial(NamedTuple):
 
 
 def run(rng, log_times, n, norm, d, T, relevant, weak, weak_scale, noise_rate=0.0, flips=None):
-    r"""Theorem 4.2. Trains on n samples of Definition 3.1, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$, by gradient flow from p = 0.
+    r"""Theorem 4.2. Trains on n samples of Definition 3.1, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$, by flow from p = 0.
 
     rng, n, norm, d, T, relevant, weak, weak_scale, noise_rate : as in wishart.draw_training.  log_times : as in flow.
     flips : with noise_rate 0, how many labels are wrong of the samples with Y* = +1 and with Y* = -1; None for no more.

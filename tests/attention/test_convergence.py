@@ -47,7 +47,8 @@ def test_in_the_theorem_s_regime_every_run_fits_the_noise(n, C, place):
 def test_descent_with_the_theorem_s_step_keeps_the_order_at_every_step():
     """(A4)'s alpha at n = 12, C = 5, d = 1e12; 3,000 steps, each looked at."""
     s = conditions.smallest_setting(12, 4, 0.1, 5)
-    sample, mu, _ = wishart.draw_training(np.random.default_rng(0), 12, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, 0.2)
+    rng = np.random.default_rng(0)
+    sample, mu, _ = wishart.draw_training(rng, 12, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, 0.2)
     M, gamma = gram.gram(sample.X, linear_head(mu))
     weights = []
     gram.descend(M, gamma, sample.Y, s.alpha, 3000, record=lambda tau, rho, w: weights.append(w))
@@ -70,7 +71,7 @@ def test_the_orders_on_a_case_worked_by_hand():
 @pytest.mark.states("attention Lemma A.3", "attention Remark 5")
 @given(seed=seeds)
 def test_the_memorisation_term_of_a_clean_sample(seed):
-    """Attention with R's largest in front and S_R >= rho: the difference is above its floor, with 1/4T^2 or 1/8T in it."""
+    """Attention with R's largest in front and S_R >= rho: the difference is above its floor, 1/4T^2 or 1/8T."""
     rng = np.random.default_rng(seed)
     T, rho = int(rng.integers(4, 9)), 0.1
     roles = np.array([rng.permutation([2, 1, -1] + list(rng.choice([2, 0, 1, -1], T - 3)))])
@@ -109,7 +110,7 @@ def test_the_signal_update_can_be_negative_while_a_clean_sample_is_undecided():
 @pytest.mark.states("attention Lemma A.2")
 @pytest.mark.parametrize("d, norm", [(40, 2.0), (2000, 5.0), (300, 20.0)])
 def test_attention_becomes_one_hot(d, norm):
-    """In and far from the regime, independent tokens: log(1 - s_{t*}) below -5, and the token the same, from log t = 1e4 on."""
+    """Far from the regime, independent tokens: log(1 - s_{t*}) below -5, and t* the same, from log t = 1e4 on."""
     for seed in range(3):
         times = np.array([1e3, 1e4, 1e5])
         run = trials.run(np.random.default_rng(seed), times, 4, norm, d, 5, 1, 2, 0.2, 0.3)
@@ -180,7 +181,7 @@ def test_the_one_hot_floor_by_hand():
 
 @pytest.mark.erratum("attention-d3-independence")
 def test_with_fewer_dimensions_than_tokens_the_gradient_vanishes_without_one_hot_attention():
-    """n = T = 2, d = 1, tokens (2, 0) labelled + and (1, 0) labelled -: gradient descent with alpha < 1/L stops in between."""
+    """n = T = 2, d = 1, tokens (2, 0) labelled + and (1, 0) labelled -: descent with alpha < 1/L stops in between."""
     X, Y, nu = np.array([[[2.0], [0.0]], [[1.0], [0.0]]]), np.array([1.0, -1.0]), np.ones(1)
     L = np.mean([16 / 4 + 3 * 8, 1 / 4 + 3])  # Lemma A.7's
     p = descent.descend_p(X, Y, nu, 0.9 / L, 5000)
@@ -195,7 +196,7 @@ def test_with_fewer_dimensions_than_tokens_the_gradient_vanishes_without_one_hot
 
 @pytest.mark.states("attention Section 4.3 (local minima)")
 def test_descent_can_stay_where_the_noise_is_not_fitted():
-    """From p along both signals, every sample picks its relevant token: gradient 1e-9 of the first one's, a third wrong."""
+    """From p along both signals, every sample picks its relevant token: gradient 1e-9 of the first one's, some wrong."""
     rng = np.random.default_rng(0)
     mu = data.signals(20.0, 400)
     sample = data.draw(rng, 9, mu, 4, 1, 2, 0.2, 0.3)

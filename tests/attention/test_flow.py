@@ -32,7 +32,7 @@ def test_descent_tends_to_the_flow_to_first_order_in_the_step():
 
         def record(tau, rho, s):
             if tau < k:
-                totals[0] = uncertainty.add(totals[0], s, sample.roles)
+                totals[0] = uncertainty.add(totals[0], s, sample.roles == data.RELEVANT)
 
         rho = gram.descend(M, gamma, sample.Y, t / k, int(k), record=record)
         scale = t / k * V / n
@@ -57,7 +57,7 @@ def test_pair_products_give_the_jacobian_s_product(pair):
     np.testing.assert_allclose(pairs.sum(axis=-1), by_hand, rtol=1e-11, atol=1e-300)
 
 
-@pytest.mark.states("attention Section 3.1 (softmax)")
+@pytest.mark.states("attention Eq. 18")
 def test_weights_far_below_the_smallest_float():
     log_s = flow.log_softmax([0.0, -2000.0, -2000.0])
     np.testing.assert_allclose(log_s, [0, -2000, -2000], rtol=1e-15)
@@ -68,7 +68,7 @@ def test_weights_far_below_the_smallest_float():
 
 @pytest.mark.states("attention Lemma A.5")
 def test_the_late_rates_are_those_of_the_flow():
-    """Read off between log t = 2,000 and 4,000, when no tie is left; every other token loses, so all constraints bind."""
+    """Between log t = 2,000 and 4,000, when no tie is left; every other token loses, so all constraints bind."""
     sample, M, gamma = problem(d=2000)
     path = flow.flow(M, gamma, sample.Y, [2000.0, 4000.0])
     rates = (path.rho[1] - path.rho[0]) / 2000
@@ -122,7 +122,7 @@ def test_the_gap_s_time_is_that_of_the_flow(T, r, b, D):
 
 @pytest.mark.states("attention Section 4.3 (diminishing updates)")
 def test_the_gap_s_time_is_that_of_small_steps():
-    """Midpoints of 20,000 steps: g grows linearly in tau while l' is frozen (D = 1e-4), and r = 1 as in the paper's sketch."""
+    """20,000 steps, r = 1: g grows linearly in tau while l' is frozen (D = 1e-4), x linearly and then like log tau."""
     T, D, V, alpha, steps = 5, 1e-4, 50.0, 40.0, 20_000
     M, gamma = one_sample(T, 1, 0.0, D, V)
     seen = []

@@ -42,7 +42,7 @@ def one_step(s, Y, Y_star, roles, weak_scale, a, shift=0.0):
     with np.errstate(divide="ignore"):
         z = np.maximum(np.log(s), -200)
     lam = decomposition.signal_update(decomposition.noise_update(z, gamma, Y, len(Y)), carried)
-    totals = uncertainty.add(uncertainty.start(s), s, roles)
+    totals = uncertainty.add(uncertainty.start(s), s, roles == data.RELEVANT)
     where = generalization.spread(a, float(np.max(np.abs(shift))))
     return lam, *generalization.signal_bounds(totals, Y, Y_star, roles, weak_scale, where, 1.0)
 
@@ -62,7 +62,7 @@ def test_the_signal_coefficients_lie_within_their_bounds(seed, noise):
     for_steps = []
     rho = gram.descend(M, gamma, sample.Y, alpha, 30, record=lambda tau, rho, s: for_steps.append(s))
     for s in for_steps[:-1]:  # tau' < tau
-        totals = uncertainty.add(totals, s, sample.roles)
+        totals = uncertainty.add(totals, s, sample.roles == data.RELEVANT)
     where = generalization.spread(*updates.score_scale(sample.noise, mu, nu))
     low, high = generalization.signal_bounds(totals, sample.Y, sample.Y_star, sample.roles, 0.2, where, alpha / n)
     lam = decomposition.signal_update(rho, data.signal_of(sample.Y_star, sample.roles, 0.2))
@@ -98,15 +98,16 @@ def test_each_term_of_the_bounds_is_attained(s, Y, Y_star, side, a):
 def test_the_quadratic_terms_and_those_of_the_noise_are_attained():
     rho, a = 0.1, 1e-4  # |l'| = 1/2 up to a
     weak = [[0, 0.5, 0.5]]
-    for Y, Y_star, name in ((-1, -1, 1), (-1, 1, 1), (1, 1, 2), (1, -1, 2)):  # low for C_{-c}, N_{-c}; high for C_c, N_c
+    for Y, Y_star in ((-1, -1), (-1, 1), (1, 1), (1, -1)):  # low for C_{-c}, N_{-c}; high for C_c, N_c
         lam, low, high = one_step(weak, [Y], [Y_star], [[2, 1, -1]], rho, a)
-        assert lam[0] == pytest.approx((low if name == 1 else high)[0], rel=1e-3) and abs(lam[0]) > 1e-7
+        assert lam[0] == pytest.approx((low if Y == -1 else high)[0], rel=1e-3) and abs(lam[0]) > 1e-7
     e = np.array([[1e-2, -1e-2]])
     lam, low, high = one_step([[0.5, 0.5]], [1], [1], [[2, 2]], rho, a, shift=e)
     assert lam[0] == pytest.approx(0, abs=1e-12) and high[0] == pytest.approx(2 * 1e-2 * 0.5 * 0.5, rel=2e-2)
     assert low[0] == pytest.approx(-high[0], rel=1e-6)
     lam, low, high = one_step([[0.5, 0.5]], [1], [1], [[-1, 0]], rho, 1e-9, shift=e)  # W_{-1}: rho times as much
-    assert lam[1] == pytest.approx(0.5 * rho * 0.5 * 1e-2, rel=1e-2) and high[1] == pytest.approx(rho * e[0, 0] * 0.25, rel=2e-2)
+    assert lam[1] == pytest.approx(0.5 * rho * 0.5 * 1e-2, rel=1e-2)
+    assert high[1] == pytest.approx(lam[1], rel=2e-2)
 
 
 @pytest.mark.erratum("attention-e1-sum")
@@ -133,7 +134,7 @@ def test_a_rho_of_constant_order_leaves_the_assumptions():
 def test_two_relevant_tokens_accumulate_without_uncertainty():
     """s = (1/2, 1/2, 0, 0) on R, R: S = 0, so no data point's S exceeds the clean sum; s (1 - s) = 1/4 does."""
     s, roles = np.array([[0.5, 0.5, 0, 0], [1.0, 0, 0, 0]]), np.array([[2, 2, 1, -1]] * 2)
-    totals = uncertainty.add(uncertainty.start(s), s, roles)
+    totals = uncertainty.add(uncertainty.start(s), s, roles == data.RELEVANT)
     left, right = uncertainty.eq_9(totals, np.array([1, -1]), np.array([1, -1]))
     assert np.all(left >= np.max(totals.uncertainty)) and np.all(left < 1e-3 * right)
 
@@ -175,7 +176,7 @@ def test_the_benign_conditions_by_hand():
     got = generalization.benign_conditions([0.5, 0.25], [[0.1, -0.1], [0.2, -0.2]], 2.0, 16.0, 1.0)
     expected = {"Eq. 226": 1.0, "Eq. 227": 0.5, "Eq. 228": 0.25 / (0.6 * 1.0), "Lemma A.5": 0.25 * 2 / 0.6}
     assert got == pytest.approx(expected)
-    got = generalization.benign_conditions([0.25, 0.5], [[0.3, -0.3]], 2.0, 1.0, 4.0)  # sqrt(log)/|mu| = 1 = Tr^(1/2) log/|mu|^2
+    got = generalization.benign_conditions([0.25, 0.5], [[0.3, -0.3]], 2.0, 1.0, 4.0)  # both ways of the max are 1
     assert got["Eq. 228"] == pytest.approx(0.25 / 0.6)
     assert generalization.benign_conditions([1, 1], [[0.5, -0.5]], 4.0, 1.0, 4.0)["Eq. 228"] == pytest.approx(2.0)
 
@@ -194,11 +195,13 @@ def test_the_benign_case_in_the_theorem_s_regime(seed):
     where = generalization.spread(a, e)
     left, ratio, over_noisy, _ = class_sums(run, -1)
     assert np.all(left > 0.1) and 1 / 4 < ratio < 4 and np.all(over_noisy >= 2 * where.most / where.least)
-    clean = uncertainty.clean_sum(run.path.totals, run.sample.Y[None].repeat(6, 0), run.sample.Y_star[None].repeat(6, 0))
+    many = [np.repeat(labels[None], len(BENIGN), axis=0) for labels in (run.sample.Y, run.sample.Y_star)]
+    clean = uncertainty.clean_sum(run.path.totals, *many)
     V = np.max(np.diag(run.M))
     for k in range(2, len(BENIGN)):  # fitted from log t = 10 on
         assert np.all(run.margins[k] > 0) and np.all(run.lam[k] >= where.least / 4 * a / V * clean[k])
-    parts = generalization.benign_conditions(run.lam[-1], run.path.rho[-1], s.norm, s.trace, conditions.log_factor(12, 4, 0.1))
+    log = conditions.log_factor(12, 4, 0.1)
+    parts = generalization.benign_conditions(run.lam[-1], run.path.rho[-1], s.norm, s.trace, log)
     assert parts["Eq. 226"] > 5 and parts["Eq. 227"] > 1 / 4 and parts["Eq. 228"] > 1 and parts["Lemma A.5"] > 1 / 4
     for k in range(len(BENIGN)):
         wrong, (_, most), attention = trials.generalize(run, k, np.random.default_rng(seed), 2000)
@@ -207,7 +210,8 @@ def test_the_benign_case_in_the_theorem_s_regime(seed):
     assert trials.generalize(run, 3, np.random.default_rng(seed), 2000)[2] < 0.35
 
 
-@pytest.mark.states("attention Theorem 4.2 (harmful)", "attention Section E.2.4", "attention Lemma E.1", "attention Eqs. 206-207")
+@pytest.mark.states("attention Theorem 4.2 (harmful)", "attention Section E.2.4")
+@pytest.mark.states("attention Lemma E.1", "attention Eqs. 206-207")
 @pytest.mark.parametrize("n, T, relevant, kept, C_3", [(12, 3, 1, 1, 1.5), (48, 3, 1, 1, None), (12, 20, 18, 3, 1.5)])
 def test_the_harmful_case(n, T, relevant, kept, C_3):
     """Eqs. 10 and 13 hold, both coefficients are negative, on fresh data the error is of order one, the training data
@@ -251,7 +255,7 @@ def test_the_interval_is_clopper_and_pearson_s(wrong, size):
 
 @pytest.mark.states("attention Eq. 12")
 def test_the_error_of_uniform_attention():
-    """Against 40,000 samples at norm 3, T = 6, |R| = 1, |W| = 4, rho = 0.4, sigma = 1.5: three standard errors and a half."""
+    """Against 40,000 samples at norm 3, T = 6, |R| = 1, |W| = 4, rho = 0.4, sigma = 1.5: 3.5 standard errors."""
     mu = data.signals(3.0, 4)
     sample = data.draw(np.random.default_rng(0), 40_000, mu, 6, 1, 4, 0.4, 0.0, 1.5**2)
     wrong = np.mean(output(sample.X, np.zeros(4), linear_head(mu)) * sample.Y_star <= 0)
@@ -268,7 +272,8 @@ def test_uniform_attention_meets_eq_12_throughout_the_regime():
     s = conditions.smallest_setting(12, 4, 0.1, 5)
     assert generalization.uniform_error(s.norm, 4, 1, 2, s.weak_scale) < -1e7
     assert generalization.picked_error(s.norm) < -1e8
-    assert np.exp(generalization.uniform_error(6.9, 4, 1, 2, 0.03)) < HARMLESS < np.exp(generalization.uniform_error(6.7, 4, 1, 2, 0.03))
+    below, above = (np.exp(generalization.uniform_error(norm, 4, 1, 2, 0.03)) for norm in (6.9, 6.7))
+    assert below < HARMLESS < above
 
 
 def harmful_law(lam, noise, norm=1000.0):
@@ -311,7 +316,8 @@ def test_the_events_by_hand():
     np.testing.assert_allclose(D, [0, 0.5])
     shares = generalization.event_shares([0.3, -0.3, 0.0, 0.2, 0.1, -0.1], [1, 1, 1, 1, -1, -1], 0.2)
     np.testing.assert_allclose(shares, [[0.5, 0.25, 0.25], [0, 0, 1]])
-    assert generalization.harmful_floor([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]], 0.4, 0.01) == pytest.approx(0.1875 + 0.15 - 0.01)
+    floor = generalization.harmful_floor([[0.5, 0.25, 0.25], [0.125, 0.375, 0.5]], 0.4, 0.01)
+    assert floor == pytest.approx(0.1875 + 0.15 - 0.01)
 
 
 @pytest.mark.erratum("attention-e24-intersection")
@@ -340,13 +346,13 @@ def test_attention_follows_the_noise_that_it_averages():
 
 @pytest.mark.erratum("attention-e24-balance")
 def test_balanced_clean_sums_do_not_balance_negative_coefficients():
-    """The first step, |R| = 1: one clean sample in each class, 2 and 40 noisy ones. Eqs. 9, 10 and 13 hold with C_1 = 1,
-    C_2 = 1, C_3 = 2; the two coefficients differ by 30 and more, and by as much as one likes."""
+    """The first step, |R| = 1: one clean sample in each class, 2 and 40 noisy ones. Eqs. 9, 10 and 13 hold with
+    C_1 = 1, C_2 = 1, C_3 = 2; the two coefficients differ by 30 and more, and by as much as one likes."""
     Y_star = np.array([1.0] * 3 + [-1.0] * 41)
     Y = Y_star.copy()
     Y[1:3], Y[4:] = -1, 1
     roles, s = np.array([[2, 1, -1, 0]] * 44), np.full((44, 4), 0.25)
-    totals = uncertainty.add(uncertainty.start(s), s, roles)
+    totals = uncertainty.add(uncertainty.start(s), s, roles == data.RELEVANT)
     left, right = uncertainty.eq_9(totals, Y, Y_star)
     noisy, clean = uncertainty.eq_13(totals, Y, Y_star)
     assert np.all(left >= right) and clean[0] == clean[1] and np.all(noisy >= 2 * clean)
