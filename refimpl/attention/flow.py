@@ -1,4 +1,4 @@
-r"""Ours: gradient flow $\dot p = -\nabla_p \hat L$ in logarithmic time, and the law by which a logit gap grows.
+r"""Ours: gradient flow $\dot p = -\nabla_p \hat L$ in logarithmic time, in Gram form.
 
 Descent with step alpha is at tau near the flow at time $t = \alpha\tau$. Logits grow like log t: what training
 ends in is out of any descent's reach, but log t is an ordinary variable,
@@ -7,19 +7,19 @@ ends in is out of any descent's reach, but log t is an ordinary variable,
 
 with no number in it that depends on the size of d or of t.
 
-    path = flow(M, gamma, Y, log_times, roles)
-    t    = gap_time(x, T, ...)                  when one sample's logit gap is x
+    path  = flow(M, gamma, Y, log_times, roles)
+    rates = late_direction(M, tokens)                   d rho / du once the tokens are picked
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.integrate import quad, solve_ivp
+from scipy.integrate import solve_ivp
 
 from refimpl.attention.data import RELEVANT
 from refimpl.attention.uncertainty import Totals
 from refimpl.calculus.losses import logistic_derivative
-from refimpl.checks import arrays, finite, labels, number
+from refimpl.checks import arrays, finite, labels
 
 
 class Path(NamedTuple):
@@ -29,6 +29,8 @@ class Path(NamedTuple):
     log_s : (K, n, T), logarithms of the attention weights.
     totals : uncertainty.Totals of $V/n$ times the integrals over t, (K, n) and (K, n, T); None without roles.
     evaluations : how often the right side was computed
+
+    States: attention Section 3.4 (gradient descent)
     """
 
     log_times: np.ndarray
@@ -40,22 +42,24 @@ class Path(NamedTuple):
 
 
 def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
-    r"""Section 3.4, with a step that goes to zero. $\dot\rho_{i,t} = \frac1n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$ from p = 0.
+    r"""Section 3.4, the step going to zero. $\dot\rho_{i,t} = \frac1n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$, from p = 0.
 
     With roles, the sums of Definition 4.1 and Eq. 9 as integrals of $\mathfrak S^{(i)}$ and of $s_t (1 - s_t)$.
 
-    M : (nT, nT), gamma : (n, T) from gram.gram.  Y : (n,).  log_times : (K,) u, increasing, below 1e4.
+    M : (nT, nT), gamma : (n, T) from gram.gram.  Y : (n,).  log_times : (K,) u, increasing, below 1e6.
     roles : (n, T) or None.  rtol : of the integrator.  Returns a Path.
     Raises ValueError; FloatingPointError where the integrator gives up.
 
     States: attention Section 3.4 (gradient descent)
     """
     M, gamma, Y, u = arrays(M=(M, "NN"), gamma=(gamma, "nT"), Y=(labels("Y", Y), "n"), log_times=(log_times, "K"))
-    if M.shape[0] != gamma.size or np.any(np.diff(u) <= 0) or u[-1] > 1e4:
-        raise ValueError("M, log_times: M must be (nT, nT), log_times increase and stay below 1e4")
+    if M.shape[0] != gamma.size or np.any(np.diff(u) <= 0) or u[-1] > 1e6:
+        raise ValueError("M, log_times: M must be (nT, nT), log_times increase and stay below 1e6")
     V = np.max(np.diag(M))
     M, (n, T), N = M / V, gamma.shape, gamma.size
-    relevant = np.zeros((n, T), bool) if roles is None else arrays(roles=(roles, "nT"), gamma=(gamma, "nT"))[0] == RELEVANT
+    relevant = np.zeros((n, T), bool)
+    if roles is not None:
+        relevant = arrays(roles=(roles, "nT"), gamma=(gamma, "nT"))[0] == RELEVANT
 
     def rates(u, y):
         log_s = log_softmax((M @ y[:N]).reshape(n, T))
@@ -68,7 +72,7 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
     # before u_0 the state moves by about e^{u_0}: one Euler step, its error of the order e^{2 u_0}
     start = min(u[0], np.log(rtol) / 2 - 1)
     y = rates(start, np.zeros(N + n + N))
-    done = solve_ivp(rates, (start, max(u[-1], start + 1e-9)), y, "DOP853", t_eval=u, rtol=rtol, atol=rtol)
+    done = solve_ivp(rates, (start, max(u[-1], start + 1e-9)), y, "LSODA", t_eval=u, rtol=rtol, atol=rtol)
     if not done.success:
         raise FloatingPointError(f"flow: {done.message}")
     v, undecided, variance = np.split(done.y.T, (N, N + n), axis=1)
@@ -82,7 +86,7 @@ def log_softmax(z):
 
     z : (..., T), finite.  Returns (..., T).
 
-    States: attention Section 3.1 (softmax)
+    States: attention Eq. 18
     """
     z = finite("z", z)
     z = z - np.max(z, axis=-1, keepdims=True)
@@ -92,7 +96,8 @@ def log_softmax(z):
 def pair_products(log_s, u=0.0):
     r"""Eq. 18. $e^u s_t s_w$ for every pair of different tokens, 0 for t = w: finite though $e^u$ is not.
 
-    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
+    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
+    $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
 
     log_s : (..., T).  u : a number.  Returns (..., T, T).
 
@@ -103,7 +108,7 @@ def pair_products(log_s, u=0.0):
 
 
 def score_gaps(pairs, gamma):
-    r"""Eq. 18. $\sum_w P_{tw} (\gamma_t - \gamma_w)$, for $P_{tw} = s_t s_w$ the token's part $s_t (\gamma_t - f)$ of $J(s)\gamma$.
+    r"""Eq. 18. $\sum_w P_{tw} (\gamma_t - \gamma_w)$: for $P_{tw} = s_t s_w$ it is $(J(s)\gamma)_t$.
 
     pairs : (..., T, T).  gamma : (..., T).  Returns (..., T).
 
@@ -112,55 +117,34 @@ def score_gaps(pairs, gamma):
     return np.einsum("...tw,...tw->...t", pairs, gamma[..., :, None] - gamma[..., None, :])
 
 
-def growth(x, T, r=1):
-    r"""Section 4.3. $g(x) = 2x + 2\sinh(x - \log\frac{T - r}{r})$: linear at first, then exponential in the logit gap x.
+def late_direction(M, tokens):
+    r"""Lemma A.5, sharpened: $d\rho/du$ for $u \to \infty$, given the tokens $t^*_i$ that attention picks.
 
-    One sample, noise of squared norm V without overlaps, no signals; r tokens of score b + D with logits x above
-    the T - r others, of score b. With $Z = r e^x + T - r$, $S = r e^x / Z$ and $s_t = e^x / Z$, $s_u = 1 / Z$,
+    Once $s_{t^*} \to 1$, token t loses $|\ell'_i| e^u s_t (\gamma_{t^*} - \gamma_t)$ per unit of u. That is neither 0
+    nor infinite in the limit only if $\log s_t + u$ has one: every $z_{t^*} - z_t$ grows by 1 per unit of u. With
+    $\sum_t \rho_{i,t} = 0$ these are nT equations for nT rates: the max-margin direction for the t*_i
+    (Section H) with all constraints active. For orthogonal tokens of squared norm V,
 
-        dx/dt = (V |l'| D / n) [s_t (1 - S) + s_u S] = (V |l'| D / n) T e^x / Z^2,
+        V d rho_{i,t}/du = 1{t = t*_i} - 1/T,  and with data.signal_of, zeta = |R|/T:
+        V d lam_c/du = (1 - zeta) |C_c| - zeta |N_{-c}| + rho (|N_c| - sum_i |W_c^(i)| / T),
 
-    and $Z^2 e^{-x} = r (T - r) g'(x)$: so g grows at the rate $\frac{V |\ell'| D}{n} \cdot \frac{T}{r (T - r)}$,
-    constant where l' is, and x only like log t.
+    (It is the flow's where no other token's rate is positive; a token with a positive one would be slack.)
+    So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
 
-    x : any shape.  T : tokens.  r : 1 ... T - 1.  Returns the shape of x.
+    M : (nT, nT).  tokens : (n,), integers.  Returns d rho/du : (n, T).  Raises ValueError for dependent tokens.
 
-    States: attention Section 4.3 (diminishing updates)
+    States: attention Lemma A.5; attention Theorem 4.2 (harmful)
     """
-    x = finite("x", x)
-    shift = np.log(number("T", T, least=2) - number("r", r, 1, T - 1)) - np.log(r)
-    return 2 * x + 2 * np.sinh(x - shift)
-
-
-def growth_derivative(x, T, r=1):
-    r"""Section 4.3. $g'(x) = 2 + 2\cosh(x - \log\frac{T - r}{r}) = \frac{(r e^x + T - r)^2}{r (T - r) e^x}$.
-
-    Arguments as in growth.
-
-    States: attention Section 4.3 (diminishing updates)
-    """
-    x = finite("x", x)
-    shift = np.log(number("T", T, least=2) - number("r", r, 1, T - 1)) - np.log(r)
-    return 2 + 2 * np.cosh(x - shift)
-
-
-def gap_time(x, T, V, D, n, r=1, b=None):
-    r"""Section 4.3. The time at which the gap is x: $\frac{V D}{n} \cdot \frac{T}{r (T - r)}\, t = \int_0^x (1 + e^{b + D S(y)})\, dg(y)$.
-
-    $1 / |\ell'| = 1 + e^f$ with $f = b + D S(x)$, Y = +1. With b = None, l' is frozen at -1/2 and t is
-    $2 (g(x) - g(0))$ over the same rate.
-
-    x : >= 0.  V : squared norm of a noise.  D : > 0, the scores' difference.  n : samples.  Returns t.
-
-    States: attention Section 4.3 (diminishing updates)
-    """
-    x, D = number("x", x, least=0), number("D", D, above=0)
-    rate = number("V", V, above=0) * D / n * T / (r * (T - r))
-    if b is None:
-        return float(2 * (growth(x, T, r) - growth(0.0, T, r)) / rate)
-
-    def integrand(y):
-        S = 1 / (1 + (T - r) / r * np.exp(-y))
-        return (1 + np.exp(b + D * S)) * growth_derivative(y, T, r)
-
-    return quad(integrand, 0, x, epsrel=1e-11, limit=200)[0] / rate
+    M, tokens = arrays(M=(M, "NN"), tokens=(tokens, "n"))
+    N, n, V = len(M), len(tokens), np.max(np.diag(M))
+    T, picked = N // n, tokens.astype(int)
+    rows = M.reshape(n, T, N) / V
+    equations = rows[np.arange(n), picked][:, None] - rows
+    right = np.ones((n, T))
+    equations[np.arange(n), picked] = np.kron(np.eye(n), np.ones(T))  # the picked token's row: sum_t rho_t = 0
+    right[np.arange(n), picked] = 0
+    try:
+        rates = np.linalg.solve(equations.reshape(N, N), right.ravel())
+    except np.linalg.LinAlgError:
+        raise ValueError("M: the tokens are linearly dependent") from None
+    return rates.reshape(n, T) / V

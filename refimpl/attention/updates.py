@@ -19,8 +19,9 @@ from refimpl.checks import arrays, labels, number
 
 
 def score_scale(noise, mu, nu):
-    r"""Lemma C.2. $a = \langle\nu, \mu_{+1}\rangle$ and $e = \max_{i,t} |\langle\nu, \epsilon^{(i)}_t\rangle|$, for $\nu \propto \mu_{+1} - \mu_{-1}$.
+    r"""Lemma C.2. $a = \langle\nu, \mu_{+1}\rangle$ and $e = \max_{i,t} |\langle\nu, \epsilon^{(i)}_t\rangle|$.
 
+    For $\nu \propto \mu_{+1} - \mu_{-1}$.
     noise : (n, T, d).  mu : (2, d).  nu : (d,).  Returns two floats.  Raises ValueError where the axes do not agree.
 
     States: attention Corollary D.1
@@ -89,7 +90,8 @@ def signal_update_range(s, m, Y, Y_star, roles, weak_scale, a, e):
         C_c: S + rho S_R (V' - 2V) + q       N_{-c}: -S + rho S_R (2V - V') - q
         C_{-c}: -rho S_R V - q               N_c: rho S_R V + q,
 
-    S short for $\mathfrak S$, up to $2 m_i e [\sum_R s_t (1 - s_t)$ where $Y^* = c$, plus $\rho \sum_{W_c} s_u (1 - s_u)]$.
+    S short for $\mathfrak S$, up to $2 m_i e$ times $\sum_R s_t (1 - s_t)$ where $Y^* = c$, plus
+    $\rho \sum_{W_c} s_u (1 - s_u)$.
 
     Arguments as in noise_update_range.  Returns low, high : (2,), classes +1, -1.
 
@@ -140,7 +142,7 @@ def clean_share(gamma, Y, Y_star):
 
 
 def weight_ratios(s, s_next, z, z_next):
-    r"""Lemma D.4. The largest $|\log (s_t(\tau + 1) / s_t(\tau))|$ and the logit increments' largest spread over a sample.
+    r"""Lemma D.4. The largest $|\log (s_t(\tau + 1) / s_t(\tau))|$, and the logit increments' largest spread.
 
     $s_t(\tau+1) / s_t(\tau) = e^{\Delta z_t} / \sum_u s_u e^{\Delta z_u}$, a number between $e^{-w}$ and $e^w$ with
     $w = \max_t \Delta z_t - \min_t \Delta z_t$: in [1/2, 2] where $w \le \log 2$.
@@ -154,10 +156,10 @@ def weight_ratios(s, s_next, z, z_next):
 
 
 def spread_bound(M, delta_rho):
-    r"""Lemma D.4. The same spread from the tokens' products alone: $w \le 2 \max\|x\|^2 \max|\Delta\rho| + 2 \max_{\ne}|\langle x, x'\rangle| \sum|\Delta\rho|$.
+    r"""Lemma D.4. $w \le 2 \max\|x\|^2 \max|\Delta\rho| + 2 \max_{\ne} |\langle x, x'\rangle| \sum |\Delta\rho|$.
 
-    $\Delta z = M \Delta\rho$ with $M = X X^\top$ over all tokens: its diagonal is of order Tr Sigma, the rest small. With
-    Lemma D.5 and $\alpha \lesssim n / \mathrm{Tr}\,\Sigma$ the first part is O(1), the second smaller: constant in total.
+    $\Delta z = M \Delta\rho$ with $M = X X^\top$ over all tokens: its diagonal is of order Tr Sigma, the rest small.
+    With Lemma D.5 and $\alpha \lesssim n / \mathrm{Tr}\,\Sigma$ the first part is O(1), the second smaller.
 
     M : (nT, nT).  delta_rho : (n, T).  Returns a float.
 
@@ -169,7 +171,7 @@ def spread_bound(M, delta_rho):
 
 
 def noise_update_total(s, gamma, m):
-    r"""Lemma D.5. $\sum_{i,t} |\Delta\rho_{i,t}| \le \sum_i m_i \frac{\max_t \gamma_t - \min_t \gamma_t}{2}$, without a factor T.
+    r"""Lemma D.5. $\sum_{i,t} |\Delta\rho_{i,t}| \le \sum_i m_i (\max_t \gamma_t - \min_t \gamma_t) / 2$, without a T.
 
     The mean distance from the mean, $\sum_t s_t |\gamma_t - f|$, is at most half the range; equality: two tokens
     of weight 1/2. With Lemma C.2 it is of the printed order, $\alpha \|\nu\| (\|\mu\| + \sqrt{\log(Tn/\delta)})$.

@@ -44,12 +44,12 @@ def draw_training(rng, n, norm, d, T, relevant, weak, weak_scale, noise_rate, va
 
 
 def factor(rng, N, degrees):
-    r"""Bartlett's decomposition. Lower triangular L with $L L^\top$ in law the Gram matrix of N vectors from $N(0, I_k)$, k = degrees.
+    r"""Bartlett's decomposition. Lower triangular L with $L L^\top$ in law the Gram matrix of N vectors from $N(0, I_k)$.
 
     Row by row: a turn of the coordinates that fixes the first j - 1 puts what vector j has off them along the
     j-th; its length squared there is $\chi^2$ with k - j + 1 degrees, its first j - 1 coordinates are N(0, 1).
 
-    rng : numpy Generator.  degrees : k >= N.  Returns (N, N).  Raises ValueError.
+    rng : numpy Generator.  degrees : k, at least N.  Returns (N, N).  Raises ValueError.
 
     States: attention Definition 3.1
     """
@@ -64,6 +64,6 @@ def _blocks(d, variances):
     dims = [count("d", k) for k in (d if isinstance(d, (tuple, list)) else [d])]
     variances = np.atleast_1d(finite("variances", variances))
     if variances.shape != (len(dims),) or np.any(variances <= 0):
-        raise ValueError(f"variances: must be positive, one for each of {len(dims)} blocks, got shape {variances.shape}")
+        raise ValueError(f"variances: must be positive, one for each of {len(dims)} blocks, got {variances.shape}")
     count("d", dims[0], least=3)
     return [dims[0] - 2, *dims[1:]], variances
