@@ -47,7 +47,7 @@ def test_the_mean_norm_lies_in_its_range(Sigma):
 
 
 @pytest.mark.states("attention Lemma B.1")
-@pytest.mark.erratum("b1-poincare")
+@pytest.mark.erratum("attention-b1-poincare")
 def test_b1_as_printed_fails_where_the_variance_is_not_one():
     # Sigma = 10 I, d = 20: E|x| = sqrt(10) E chi_20 = 13.966
     mean = math.sqrt(10) * stats.chi(20).mean()
@@ -133,7 +133,7 @@ def test_the_deviation_is_the_root_of_the_trace_over_the_constant(n, T, delta, C
 
 
 @pytest.mark.states("attention Lemma B.3")
-@pytest.mark.erratum("b3-proviso")
+@pytest.mark.erratum("attention-b3-proviso")
 def test_the_constant_is_attained_at_the_proviso_and_fails_below():
     # Tr = C log(Tn/delta), n = 2, T = 3. Tn/delta = 8: log 64 = 2 log 8 and t = sqrt(Tr)/C'. Tn/delta = 20/3: t is
     # larger
@@ -173,7 +173,7 @@ def test_the_norm_tail_with_unequal_variances():
 
 
 @pytest.mark.states("attention Eq. 66")
-@pytest.mark.erratum("eq66-l1")
+@pytest.mark.erratum("attention-eq66-l1")
 def test_the_l1_norm_of_the_proof_has_no_such_tail():
     # Sigma = I, d = 50: |eps|_1 has mean 50 sqrt(2/pi) = 39.9; at v = 30 the bound is 2 e^-9, the probability almost
     # one
@@ -272,7 +272,7 @@ def test_the_counts_of_drawn_samples():
 
 
 @pytest.mark.states("attention Lemma B.8")
-@pytest.mark.erratum("b8-any-margin")
+@pytest.mark.erratum("attention-b8-any-margin")
 def test_b8_does_not_hold_for_every_margin_at_one_constant():
     # n = 12 satisfies (A5) with C = 5, delta = 0.1. With c' = 0.01, eta = 0.2 no whole number lies in (0.4 +- 0.01) *
     # 12
@@ -303,7 +303,7 @@ def test_enough_weak_tokens_for_both_signs(n, delta):
 
 
 @pytest.mark.states("attention Lemma B.9")
-@pytest.mark.erratum("weak-ratio-range")
+@pytest.mark.erratum("attention-weak-ratio-range")
 def test_one_weak_token_cannot_have_both_signs():
     # Section 3.3 allows zeta_W = 1/T, one weak token, and asks for one of each class
     assert concentration.missing_sign(1, 1) == (1.0, 1.0)

@@ -270,7 +270,7 @@ def test_each_bound_is_attained_by_the_worst_noise():
 
 
 @pytest.mark.states("attention Section C.1")
-@pytest.mark.erratum("c1-scale-clean")
+@pytest.mark.erratum("attention-c1-scale-clean")
 def test_the_scale_that_fits_the_noisy_samples_need_not_fit_the_clean():
     # C = 8, |mu| = 1e6, (A2) and rho <= 1/C with equality: Tr is 6e4 times (A1)'s, and the R of Eq. 120 leaves
     # attention on

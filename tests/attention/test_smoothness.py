@@ -129,7 +129,7 @@ def drawn(norm, theta, T=4, n=6):
 
 
 @pytest.mark.states("attention Remark 2")
-@pytest.mark.erratum("remark2-order")
+@pytest.mark.erratum("attention-remark2-order")
 @pytest.mark.parametrize("theta, norms", [(1.0, np.geomspace(5e2, 5e4, 9)), (1 / 625 / 38, np.geomspace(6e4, 6e5, 9))])
 def test_the_order_of_lemma_a7s_constant(theta, norms):
     # Tr = theta |mu|^4 as (A2) allows: theta = 1, and (A2) with equality at C = 5, log(Tn/delta) = 6.2
