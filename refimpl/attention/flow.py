@@ -1,0 +1,150 @@
+r"""Ours: gradient flow $\dot p = -\nabla_p \hat L$ in logarithmic time, in Gram form.
+
+Descent with step alpha is at tau near the flow at time $t = \alpha\tau$. Logits grow like log t: what training
+ends in is out of any descent's reach, but log t is an ordinary variable,
+
+    u = log(t V / n),    V the largest |x|^2,    dz/du = M (dv/du) / V,    v = V rho,
+
+with no number in it that depends on the size of d or of t.
+
+    path  = flow(M, gamma, Y, log_times, roles)
+    rates = late_direction(M, tokens)                   d rho / du once the tokens are picked
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+from refimpl.attention.data import RELEVANT
+from refimpl.attention.uncertainty import Totals
+from refimpl.calculus.losses import logistic_derivative
+from refimpl.checks import arrays, finite, labels
+
+
+class Path(NamedTuple):
+    """What flow returns, K moments.
+
+    log_times : (K,) u.  rho : (K, n, T), coefficients as in gram.  z : (K, n, T), logits.
+    log_s : (K, n, T), logarithms of the attention weights.
+    totals : uncertainty.Totals of $V/n$ times the integrals over t, (K, n) and (K, n, T); None without roles.
+    evaluations : how often the right side was computed
+
+    States: attention Section 3.4 (gradient descent)
+    """
+
+    log_times: np.ndarray
+    rho: np.ndarray
+    z: np.ndarray
+    log_s: np.ndarray
+    totals: Totals
+    evaluations: int
+
+
+def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
+    r"""Section 3.4, the step going to zero. $\dot\rho_{i,t} = \frac1n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$, from p = 0.
+
+    With roles, the sums of Definition 4.1 and Eq. 9 as integrals of $\mathfrak S^{(i)}$ and of $s_t (1 - s_t)$.
+
+    M : (nT, nT), gamma : (n, T) from gram.gram.  Y : (n,).  log_times : (K,) u, increasing, below 1e6.
+    roles : (n, T) or None.  rtol : of the integrator.  Returns a Path.
+    Raises ValueError; FloatingPointError where the integrator gives up.
+
+    States: attention Section 3.4 (gradient descent)
+    """
+    M, gamma, Y, u = arrays(M=(M, "NN"), gamma=(gamma, "nT"), Y=(labels("Y", Y), "n"), log_times=(log_times, "K"))
+    if M.shape[0] != gamma.size or np.any(np.diff(u) <= 0) or u[-1] > 1e6:
+        raise ValueError("M, log_times: M must be (nT, nT), log_times increase and stay below 1e6")
+    V = np.max(np.diag(M))
+    M, (n, T), N = M / V, gamma.shape, gamma.size
+    relevant = np.zeros((n, T), bool)
+    if roles is not None:
+        relevant = arrays(roles=(roles, "nT"), gamma=(gamma, "nT"))[0] == RELEVANT
+
+    def rates(u, y):
+        log_s = log_softmax((M @ y[:N]).reshape(n, T))
+        pairs = pair_products(log_s, u)
+        slope = -Y * logistic_derivative(Y * np.sum(np.exp(log_s) * gamma, axis=-1))
+        v = slope[:, None] * score_gaps(pairs, gamma)
+        undecided = np.einsum("it,itu,iu->i", relevant, pairs, ~relevant)
+        return np.concatenate((v.ravel(), undecided, pairs.sum(axis=-1).ravel()))
+
+    # before u_0 the state moves by about e^{u_0}: one Euler step, its error of the order e^{2 u_0}
+    start = min(u[0], np.log(rtol) / 2 - 1)
+    y = rates(start, np.zeros(N + n + N))
+    done = solve_ivp(rates, (start, max(u[-1], start + 1e-9)), y, "LSODA", t_eval=u, rtol=rtol, atol=rtol)
+    if not done.success:
+        raise FloatingPointError(f"flow: {done.message}")
+    v, undecided, variance = np.split(done.y.T, (N, N + n), axis=1)
+    z, shape = (v @ M).reshape(-1, n, T), (-1, n, T)
+    totals = None if roles is None else Totals(undecided, variance.reshape(shape))
+    return Path(u, v.reshape(shape) / V, z, log_softmax(z), totals, done.nfev)
+
+
+def log_softmax(z):
+    r"""Section 3.1. $\log s_t = z_t - \log\sum_u e^{z_u}$: what is left of a weight that underflows.
+
+    z : (..., T), finite.  Returns (..., T).
+
+    States: attention Eq. 18
+    """
+    z = finite("z", z)
+    z = z - np.max(z, axis=-1, keepdims=True)
+    return z - np.log(np.sum(np.exp(z), axis=-1, keepdims=True))
+
+
+def pair_products(log_s, u=0.0):
+    r"""Eq. 18. $e^u s_t s_w$ for every pair of different tokens, 0 for t = w: finite though $e^u$ is not.
+
+    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
+    $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
+
+    log_s : (..., T).  u : a number.  Returns (..., T, T).
+
+    States: attention Eq. 18
+    """
+    pairs = np.exp(np.minimum(log_s[..., :, None] + log_s[..., None, :] + u, 700.0))
+    return pairs * (1 - np.eye(pairs.shape[-1]))
+
+
+def score_gaps(pairs, gamma):
+    r"""Eq. 18. $\sum_w P_{tw} (\gamma_t - \gamma_w)$: for $P_{tw} = s_t s_w$ it is $(J(s)\gamma)_t$.
+
+    pairs : (..., T, T).  gamma : (..., T).  Returns (..., T).
+
+    States: attention Eq. 18
+    """
+    return np.einsum("...tw,...tw->...t", pairs, gamma[..., :, None] - gamma[..., None, :])
+
+
+def late_direction(M, tokens):
+    r"""Lemma A.5, sharpened: $d\rho/du$ for $u \to \infty$, given the tokens $t^*_i$ that attention picks.
+
+    Once $s_{t^*} \to 1$, token t loses $|\ell'_i| e^u s_t (\gamma_{t^*} - \gamma_t)$ per unit of u. That is neither 0
+    nor infinite in the limit only if $\log s_t + u$ has one: every $z_{t^*} - z_t$ grows by 1 per unit of u. With
+    $\sum_t \rho_{i,t} = 0$ these are nT equations for nT rates: the max-margin direction for the t*_i
+    (Section H) with all constraints active. For orthogonal tokens of squared norm V,
+
+        V d rho_{i,t}/du = 1{t = t*_i} - 1/T,  and with data.signal_of, zeta = |R|/T:
+        V d lam_c/du = (1 - zeta) |C_c| - zeta |N_{-c}| + rho (|N_c| - sum_i |W_c^(i)| / T),
+
+    (It is the flow's where no other token's rate is positive; a token with a positive one would be slack.)
+    So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
+
+    M : (nT, nT).  tokens : (n,), integers.  Returns d rho/du : (n, T).  Raises ValueError for dependent tokens.
+
+    States: attention Lemma A.5; attention Theorem 4.2 (harmful)
+    """
+    M, tokens = arrays(M=(M, "NN"), tokens=(tokens, "n"))
+    N, n, V = len(M), len(tokens), np.max(np.diag(M))
+    T, picked = N // n, tokens.astype(int)
+    rows = M.reshape(n, T, N) / V
+    equations = rows[np.arange(n), picked][:, None] - rows
+    right = np.ones((n, T))
+    equations[np.arange(n), picked] = np.kron(np.eye(n), np.ones(T))  # the picked token's row: sum_t rho_t = 0
+    right[np.arange(n), picked] = 0
+    try:
+        rates = np.linalg.solve(equations.reshape(N, N), right.ravel())
+    except np.linalg.LinAlgError:
+        raise ValueError("M: the tokens are linearly dependent") from None
+    return rates.reshape(n, T) / V

@@ -1,0 +1,211 @@
+r"""Lemmas A.5, E.1, E.2, Eq. 12 and the two cases of Theorem 4.2 (E.2.3, E.2.4): what a trained p does on fresh data.
+
+    low, high   = signal_bounds(totals, ...)           Eqs. 206, 207: lambda_c from what training left undecided
+    parts       = benign_conditions(lam, rho, ...)     Eqs. 226-228 and 238
+    log_error   = uniform_error(norm, ...)             Eq. 12's left side at p = 0, in closed form
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import beta, binom
+
+from refimpl.attention.data import RELEVANT
+from refimpl.attention.uncertainty import CLASSES
+from refimpl.checks import arrays, count, number
+
+
+class Spread(NamedTuple):
+    """Where things lie: a, e from updates.score_scale; least, most : of |l'_i|, 1/(1 + e^c) and 1/(1 + e^-c).
+
+    States: attention Lemma E.1
+    """
+
+    a: float
+    e: float
+    least: float
+    most: float
+
+
+def spread(a, e):
+    r"""Lemma D.2. The range of $|\ell'_i|$ at every step: $1/(1 + e^{\pm c})$ with $c = a + e \ge \max |\gamma|$.
+
+    a, e : from updates.score_scale.  Returns a Spread.
+
+    States: attention Lemma E.1
+    """
+    c = number("a", a, above=0) + number("e", e, least=0)
+    return Spread(a, e, 1 / (1 + np.exp(c)), 1 / (1 + np.exp(-c)))
+
+
+def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
+    r"""Eqs. 206, 207 with their constants. $\lambda_c$ after steps whose sums are `totals`, as an interval.
+
+    Eq. 129 added up, each term at its worst: with $A_c = \sum_{C_c}\mathfrak S$, $B_c = \sum_{N_{-c}} \mathfrak S$
+    (sums over the steps $\tau' < \tau$ made), $Q_c$ = the sum of $s_u (1 - s_u)$ over $W_c$ in the named samples, and
+    $l \le |\ell'| \le h$,
+
+        lam_c >= scale a [l (1 - 2 rho) A_c - h (1 + rho) B_c - h rho A_{-c} - 2 h rho^2 Q_c(C_{-c}, N_{-c})] - E
+        lam_c <= scale a [h (1 + rho) A_c - l (1 - 2 rho) B_c + h rho B_{-c} + 2 h rho^2 Q_c(C_c, N_c)] + E,
+
+    E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$; $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
+    Under Eqs. 9-11 the first term dominates (Eq. 206), under Eq. 13 the second (Eq. 207).
+
+    totals : uncertainty.Totals, (n,) and (n, T).  roles : (n, T).  Y, Y_star : (n,).  weak_scale : rho <= 1/2.
+    spread : a Spread.  scale : alpha / n for sums over steps; 1/V for flow's integrals.
+    Returns low, high : (2,), classes +1, -1.
+
+    States: attention Lemma E.1; attention Eqs. 206-207
+    """
+    undecided, variance = arrays(undecided=(totals.uncertainty, "n"), variance=(totals.variance, "nT"))
+    Y, Y_star, roles = arrays(Y=(Y, "n"), Y_star=(Y_star, "n"), roles=(roles, "nT"))
+    a, e, l, h = spread
+    rho, clean, own_R = number("weak_scale", weak_scale, 0, 0.5), Y == Y_star, variance * (roles == RELEVANT)
+    low, high = np.zeros(2), np.zeros(2)
+    for j, c in enumerate(CLASSES):
+        mine, Q = Y_star == c, np.sum(variance * (roles == c), axis=-1)
+        A, B = np.sum(undecided[mine & clean]), np.sum(undecided[mine & ~clean])
+        A_other, B_other = np.sum(undecided[~mine & clean]), np.sum(undecided[~mine & ~clean])
+        E = 2 * e * h * (np.sum(own_R[mine]) + rho * np.sum(Q))
+        down = (Y_star != c) & clean | mine & ~clean  # C_{-c} and N_{-c}: where q counts against lambda_c
+        against, towards = h * rho * (A_other + 2 * rho * np.sum(Q[down])), h * rho * (B_other + 2 * rho * np.sum(Q[~down]))
+        low[j] = a * (l * (1 - 2 * rho) * A - h * (1 + rho) * B - against) - E
+        high[j] = a * (h * (1 + rho) * A - l * (1 - 2 * rho) * B + towards) + E
+    return number("scale", scale, above=0) * low, scale * high
+
+
+def norm_floor(s_top, x_norm, T):
+    r"""Lemma E.2. $s_{t^*} > 1 - \epsilon$ needs $\|p\| \ge \log((T-1)(1-\epsilon)/\epsilon) / (2 \max_t \|x_t\|)$.
+
+    $\sum_{t \ne t^*} e^{z_t - z_{t^*}} = (1 - s_{t^*})/s_{t^*}$: some token is below $t^*$ by
+    $\log((T - 1) s_{t^*}/(1 - s_{t^*}))$ or more, and a difference of logits is at most $2 \max\|x_t\| \|p\|$, W being orthogonal.
+
+    s_top : (...), in (0, 1).  x_norm : (...), $\max_t \|x_t\|$; on a good run at most
+    $\|\mu\| + (1 + 1/C') \sqrt{\mathrm{Tr}\,\Sigma}$.  T : >= 2.  Returns (...).
+
+    States: attention Lemma E.2
+    """
+    s_top, x_norm = arrays(s_top=(s_top, "..."), x_norm=(x_norm, "..."))
+    return np.log((count("T", T, least=2) - 1) * s_top / (1 - s_top)) / (2 * x_norm)
+
+
+def benign_conditions(lam, rho, norm, trace, log):
+    r"""E.2.3. What the benign case rests on: {equation: slack}, left side over right side, constants left out.
+
+    Eq. 226: $\lambda_c \|\mu\|^2$ itself, to be large; Eq. 227: $\lambda_{\min}/\lambda_{\max}$, to be of order one;
+    Eq. 228: $\lambda_c$ over $\sum|\rho_{i,t}| \max\{\sqrt{\log}/\|\mu\|, \sqrt{\mathrm{Tr}\,\Sigma} \log/\|\mu\|^2\}$
+    (A.5: over $\sum|\rho_{i,t}|/\sqrt{Tn}$), the signal's part of a fresh logit over the noises'. Smaller class of the two.
+
+    lam : (2,).  rho : (n, T).  norm, trace, log : |mu|, Tr Sigma, log(Tn/delta).  Returns a dict of floats.
+
+    States: attention Lemma A.5; attention Section E.2.3
+    """
+    lam, rho = arrays(lam=(lam, "2"), rho=(rho, "nT"))
+    total = np.sum(np.abs(rho))
+    noise = max(np.sqrt(log) / norm, np.sqrt(trace) * log / norm**2)
+    return {
+        "Eq. 226": float(np.min(lam) * norm**2),
+        "Eq. 227": float(np.min(lam) / np.max(lam)),
+        "Eq. 228": float(np.min(lam) / (total * noise)),
+        "Lemma A.5": float(np.min(lam) * np.sqrt(rho.size) / total),
+    }
+
+
+def norm_ceiling(lam, rho, norm, noise_norm):
+    r"""Eq. 238. $\|p\| \le (|\lambda_{+1}| + |\lambda_{-1}|) \|\mu\| + \sum |\rho_{i,t}| \max\|\epsilon\|$.
+
+    The triangle inequality in Lemma D.1. With Lemma A.5, at most of the order
+    $\lambda_c (\|\mu\| + \sqrt{Tn\, \mathrm{Tr}\,\Sigma})$: since E.2 makes $\|p\|$ grow, $\lambda_c$ must.
+
+    lam : (2,).  rho : (n, T).  norm : |mu|.  noise_norm : the largest |epsilon|.  Returns a float.
+
+    States: attention Section E.2.3
+    """
+    lam, rho = arrays(lam=(lam, "2"), rho=(rho, "nT"))
+    return float(np.sum(np.abs(lam)) * norm + np.sum(np.abs(rho)) * noise_norm)
+
+
+def binomial_interval(wrong, size, confidence=0.99):
+    r"""Eq. 12. The Clopper-Pearson interval of a share of which `wrong` of `size` draws were seen.
+
+    Eq. 12 (rebuilt) asks that $\Pr_{P^*}[\mathrm{sign} f(X) \ne Y^*] \le \delta/n$ at all $\tau \ge T_0$.
+
+    wrong : 0 ... size.  confidence : in (0, 1).  Returns (low, high).
+
+    States: attention Eq. 12
+    """
+    wrong, size = count("wrong", wrong, least=0), count("size", size)
+    tail = (1 - number("confidence", confidence, 0, 1)) / 2
+    low = beta.ppf(tail, wrong, size - wrong + 1) if wrong > 0 else 0.0
+    high = beta.ppf(1 - tail, wrong + 1, size - wrong) if wrong < size else 1.0
+    return float(low), float(high)
+
+
+def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
+    r"""Theorem 4.2 at $\tau = 0$. The logarithm of Eq. 12's left side for p = 0, where attention is 1/T.
+
+    $\Sigma = \sigma^2 I$. With k of the |W| weak tokens in $W_{Y^*}$,
+    $Y^* f \sim N(\frac aT (|R| + \rho (2k - |W|)), \sigma^2 \|\nu\|^2 / T)$, and $a/\|\nu\| = \|\mu\|/\sqrt2$: the error is about $\Phi(-\|\mu\| |R| / \sqrt{2T})$, whatever the size of the head.
+    So p = 0 meets Eq. 12 as soon as $\|\mu\|^2 \gtrsim T \log(n/\delta) / |R|^2$, far below (A'2).
+
+    norm : |mu|.  T, relevant, weak : tokens, |R|, |W| >= 2.  weak_scale : rho.  sigma : > 0.  Returns a float.
+
+    States: attention Eq. 12
+    """
+    k = np.arange(1, count("weak", weak, least=2))
+    log_share = binom.logpmf(k, weak, 0.5)
+    mean = number("norm", norm, above=0) * (relevant + weak_scale * (2 * k - weak)) / np.sqrt(2 * T)
+    return float(logsumexp(log_share - logsumexp(log_share) + log_ndtr(-mean / number("sigma", sigma, above=0))))
+
+
+def picked_error(norm, sigma=1.0):
+    r"""Theorem 4.2 as $\tau \to \infty$. The logarithm of $\Phi(-\|\mu\|/\sqrt2\sigma)$.
+
+    The error with attention on one relevant token: the best that a p without knowledge of the scores can do where |R| = 1, and what the benign case tends to.
+
+    norm : |mu|.  sigma : > 0.  Returns a float.
+
+    States: attention Eq. 12
+    """
+    return float(log_ndtr(-number("norm", norm, above=0) / (np.sqrt(2) * number("sigma", sigma, above=0))))
+
+
+def weak_difference(s, roles):
+    r"""E.2.4. $D = \sum_{W_{+1}} s - \sum_{W_{-1}} s$; the events: $E_{+1}: D \ge b$, $E_{-1}: D \le -b$, $E_=: |D| < b$.
+
+    s, roles : (n, T).  Returns (n,).
+
+    States: attention Section E.2.4
+    """
+    s, roles = arrays(s=(s, "nT"), roles=(roles, "nT"))
+    return np.sum(s * (roles == 1), axis=-1) - np.sum(s * (roles == -1), axis=-1)
+
+
+def event_shares(D, Y_star, b):
+    r"""E.2.4. The shares of $E_{+1}, E_{-1}, E_=$ among fresh samples with $Y^* = +1$ and with $Y^* = -1$.
+
+    D : (n,) from weak_difference.  Y_star : (n,).  b : > 0, of order $\sqrt{\log(Tn/\delta)} / (\rho \|\mu\|)$.
+    Returns (2, 3), rows Y* = +1, -1.
+
+    States: attention Section E.2.4
+    """
+    D, Y_star = arrays(D=(D, "n"), Y_star=(Y_star, "n"))
+    b = number("b", b, above=0)
+    return np.array([[np.mean(event[Y_star == c]) for event in (D >= b, D <= -b, np.abs(D) < b)] for c in CLASSES])
+
+
+def harmful_floor(shares, conditional, miss=0.0):
+    r"""Eq. 250 and what it comes to. The test error is at least
+    $\frac12 (\Pr_{+1}[E_{-1}] + \Pr_{-1}[E_{+1}]) + \frac12 \phi (\Pr_{+1}[E_=] + \Pr_{-1}[E_=])$ less $\delta/n$.
+
+    On $E_{\pm1}$ the sign of f is the weak tokens'; on $E_=$ it is wrong with probability $\phi$ or more. Where
+    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$: at least $\phi/2$ in total, as printed.
+
+    shares : (2, 3) from event_shares.  conditional : phi in [0, 1].  miss : delta/n.  Returns a float.
+
+    States: attention Section E.2.4; attention Theorem 4.2 (harmful)
+    """
+    shares = arrays(shares=(shares, "23"))
+    phi = number("conditional", conditional, 0, 1)
+    return float((shares[0, 1] + shares[1, 0] + phi * shares[:, 2].sum()) / 2 - number("miss", miss, 0, 1))

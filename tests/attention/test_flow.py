@@ -1,0 +1,166 @@
+"""The flow against small-step descent, the growth law against trajectories, the late direction against both."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refimpl.attention import data, flow, gram, growth, uncertainty
+from refimpl.attention.head import linear_head
+from refimpl.calculus.differences import central_difference
+from refimpl.calculus.softmax import softmax, softmax_jvp
+from tests.strategies import seeds, weights_and_vector
+
+
+def problem(seed=0, n=4, T=4, d=60, norm=3.0):
+    rng = np.random.default_rng(seed)
+    mu = data.signals(norm, d)
+    sample = data.draw(rng, n, mu, T, 1, 2, 0.3, 0.4)
+    return sample, *gram.gram(sample.X, linear_head(mu))
+
+
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+def test_descent_tends_to_the_flow_to_first_order_in_the_step():
+    """The coefficients' and the sums' distance at a fixed time: exponents over a decade of steps within 0.05 of 1."""
+    sample, M, gamma = problem()
+    V, n = np.max(np.diag(M)), len(sample.Y)
+    t = 8.0 * n / V
+    path = flow.flow(M, gamma, sample.Y, [np.log(t * V / n)], sample.roles, rtol=1e-10)
+    steps, errors = np.array([50, 100, 200, 500]), []
+    for k in steps:
+        totals = [uncertainty.start(np.zeros(gamma.shape))]
+
+        def record(tau, rho, s):
+            if tau < k:
+                totals[0] = uncertainty.add(totals[0], s, sample.roles == data.RELEVANT)
+
+        rho = gram.descend(M, gamma, sample.Y, t / k, int(k), record=record)
+        scale = t / k * V / n
+        pairs = (
+            (V * rho, V * path.rho[0]),
+            (scale * totals[0].uncertainty, path.totals.uncertainty[0]),
+            (scale * totals[0].variance, path.totals.variance[0]),
+        )
+        errors.append([np.max(np.abs(a - b)) for a, b in pairs])
+    exponents = -np.polyfit(np.log(steps), np.log(errors), 1)[0]
+    assert np.all(np.abs(exponents - 1) < 0.05)
+    np.testing.assert_allclose(path.z[0].ravel(), M @ path.rho[0].ravel(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.states("attention Eq. 18")
+@given(pair=weights_and_vector(scale=30))
+def test_pair_products_give_the_jacobian_s_product(pair):
+    z, gamma = pair
+    pairs, s = flow.pair_products(flow.log_softmax(z)), softmax(z)
+    np.testing.assert_allclose(flow.score_gaps(pairs, gamma), softmax_jvp(s, gamma), rtol=1e-9, atol=1e-13)
+    by_hand = [[sum(w[t] * w[u] for u in range(len(w)) if u != t) for t in range(len(w))] for w in s]
+    np.testing.assert_allclose(pairs.sum(axis=-1), by_hand, rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.states("attention Eq. 18")
+def test_weights_far_below_the_smallest_float():
+    log_s = flow.log_softmax([0.0, -2000.0, -2000.0])
+    np.testing.assert_allclose(log_s, [0, -2000, -2000], rtol=1e-15)
+    with np.errstate(all="raise", under="ignore"):
+        pairs = flow.pair_products(log_s, 2000.0)
+    np.testing.assert_array_equal(pairs[0], [0, 1, 1])
+
+
+@pytest.mark.states("attention Lemma A.5")
+def test_the_late_rates_are_those_of_the_flow():
+    """Between log t = 2,000 and 4,000, when no tie is left; every other token loses, so all constraints bind."""
+    sample, M, gamma = problem(d=2000)
+    path = flow.flow(M, gamma, sample.Y, [2000.0, 4000.0])
+    rates = (path.rho[1] - path.rho[0]) / 2000
+    predicted = flow.late_direction(M, np.argmax(path.z[1], axis=-1))
+    assert np.sum(predicted > 0) == len(predicted)
+    np.testing.assert_allclose(rates, predicted, rtol=2e-5, atol=2e-5 * np.max(np.abs(predicted)))
+
+
+@pytest.mark.states("attention Lemma A.5", "attention Theorem 4.2 (harmful)")
+@given(seed=seeds, T=st.integers(3, 7), n=st.integers(1, 5), V=st.floats(0.1, 100.0))
+def test_the_late_rates_for_orthogonal_tokens(seed, T, n, V):
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(T, size=n)
+    rates = flow.late_direction(V * np.eye(n * T), tokens)
+    np.testing.assert_allclose(V * rates, np.eye(T)[tokens] - 1 / T, rtol=1e-10, atol=1e-12)
+    relevant = T - 2  # the signals' rate from the formula in the docstring
+    roles = np.full((n, T), data.RELEVANT)
+    roles[:, relevant:] = (1, -1)
+    Y, Y_star = rng.choice([-1, 1], (2, n))
+    picked = np.where(Y == Y_star, 0, np.where(Y == 1, relevant, relevant + 1))
+    carried = data.signal_of(Y_star, roles, 0.2)
+    lam = np.einsum("it,itc->c", flow.late_direction(V * np.eye(n * T), picked), carried)
+    zeta = relevant / T
+    for j, c in enumerate((1, -1)):
+        clean, noisy = np.sum((Y == c) & (Y_star == c)), np.sum((Y == -c) & (Y_star == c))
+        weak = np.sum((Y == c) & (Y_star == -c)) - n / T
+        assert abs(V * lam[j] - ((1 - zeta) * clean - zeta * noisy + 0.2 * weak)) < 1e-10
+
+
+def test_dependent_tokens_have_no_late_direction():
+    with pytest.raises(ValueError, match="^M: "):
+        flow.late_direction(np.ones((4, 4)), [0, 1])
+
+
+def one_sample(T, r, b, D, V=50.0):
+    gamma = np.full((1, T), b)
+    gamma[0, :r] += D
+    return V * np.eye(T), gamma
+
+
+@pytest.mark.states("attention Section 4.3 (diminishing updates)")
+@pytest.mark.parametrize("T, r, b, D", [(4, 1, 0.0, 1.0), (7, 2, -0.3, 0.8), (12, 10, 0.5, 2.0)])
+def test_the_gap_s_time_is_that_of_the_flow(T, r, b, D):
+    M, gamma = one_sample(T, r, b, D)
+    u = np.linspace(0, 25, 9)
+    path = flow.flow(M, gamma, [1.0], u, rtol=1e-10)
+    gaps = path.z[:, 0, 0] - path.z[:, 0, -1]
+    times = [growth.gap_time(x, T, 50.0, D, 1, r, b) for x in gaps]
+    np.testing.assert_allclose(np.log(np.multiply(times, 50.0)), u, atol=1e-6)
+
+
+@pytest.mark.states("attention Section 4.3 (diminishing updates)")
+def test_the_gap_s_time_is_that_of_small_steps():
+    """20,000 steps, r = 1: g grows linearly in tau while l' is frozen (D = 1e-4), x linearly and then like log tau."""
+    T, D, V, alpha, steps = 5, 1e-4, 50.0, 40.0, 20_000
+    M, gamma = one_sample(T, 1, 0.0, D, V)
+    seen = []
+
+    def record(tau, rho, s):
+        if tau % 4000 == 0:
+            seen.append((tau, V * (rho[0, 0] - rho[0, 1])))
+
+    gram.descend(M, gamma, [1.0], alpha, steps, record=record)
+    tau, x = np.array(seen[1:]).T
+    rate = alpha * V * 0.5 * D * T / (T - 1)
+    np.testing.assert_allclose(growth.growth(x, T) - growth.growth(0.0, T), rate * tau, rtol=2e-3)
+    np.testing.assert_allclose([growth.gap_time(y, T, V, D, 1) / alpha for y in x], tau, rtol=2e-3)
+    # linear at first, logarithmic later
+    early, late = 2 * T**2 / (T - 1) / 2 * 1e-3, growth.growth(40.0, T)
+    assert abs((growth.growth(1e-3, T) - growth.growth(0.0, T)) / early - 1) < 2e-3
+    assert abs(np.log(late * (T - 1)) - 40) < 1e-6
+
+
+@given(x=st.floats(-20, 20), T=st.integers(2, 9))
+def test_the_derivative_of_the_growth_function(x, T):
+    for r in range(1, T):
+        by_hand = (r * np.exp(x) + T - r) ** 2 / (r * (T - r) * np.exp(x))
+        assert abs(growth.growth_derivative(x, T, r) / by_hand - 1) < 1e-12
+        numeric = central_difference(lambda y: growth.growth(y, T, r), x)
+        assert abs(numeric / by_hand - 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"log_times": [1.0, 0.5]}, "M, log_times"),
+        ({"M": np.eye(3)}, "M, log_times"),
+        ({"Y": [0.0]}, "Y"),
+        ({"log_times": [np.nan]}, "log_times"),
+    ],
+)
+def test_bad_arguments_are_named(change, named):
+    arguments = dict(M=np.eye(2), gamma=np.zeros((1, 2)), Y=[1.0], log_times=[0.0, 1.0]) | change
+    with pytest.raises(ValueError, match=f"^{named}: "):
+        flow.flow(**arguments)

@@ -1,0 +1,102 @@
+"""Sampling without d against plain sampling: two-sample Kolmogorov-Smirnov tests on what training and testing see.
+
+All tests together give a false alarm with probability at most 1e-3: each of the 20 statistics is held to 5e-5.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2, ks_2samp, kstest
+
+from refimpl.attention import data, gram, wishart
+from refimpl.attention.head import linear_head
+
+LEVEL = 1e-3 / 20
+N, T, NORM, WEAK = 12, 4, 5.0, 0.3  # nT = 48
+DRAWS = 300
+
+
+def statistics(rng, d, compressed):
+    """One row a statistic: the noises, the run of 30 steps, one fresh sample."""
+    M, gamma, Y, extra = [], [], [], []
+    for _ in range(DRAWS):
+        if compressed:
+            sample, mu, Sigma = wishart.draw_training(rng, N, NORM, d, T, 1, 2, WEAK, 0.2)
+        else:
+            mu, Sigma = data.signals(NORM, d), 1.0
+            sample = data.draw(rng, N, mu, T, 1, 2, WEAK, 0.2, Sigma)
+        noise = sample.noise.reshape(N * T, -1)
+        products, scores = gram.gram(sample.X, linear_head(mu))
+        M, gamma, Y = M + [products], gamma + [scores], Y + [sample.Y]
+        fresh = data.draw(rng, 1, mu, T, 1, 2, WEAK, 0.0, Sigma)
+        determinant = np.linalg.slogdet(noise @ noise.T)[1]
+        extra.append((sample, fresh.X[0], determinant, noise[5] @ noise[30], noise[40] @ noise[40]))
+    rho = gram.descend(np.array(M), np.array(gamma), np.array(Y), 2.0 / d, 30)
+    q = [gram.combine(row[0].X, r) for row, r in zip(extra, rho)]
+    logits = np.array([row[1] @ v for row, v in zip(extra, q)])
+    return np.array(
+        [
+            [row[2] for row in extra],
+            [row[3] for row in extra],
+            [row[4] for row in extra],
+            [v @ v for v in q],
+            rho[:, 3, 0],
+            logits[:, 0],
+            logits[:, 3],
+        ]
+    )
+
+
+@pytest.mark.states("attention Definition 3.1")
+@pytest.mark.parametrize("d", [50, 500])
+def test_it_agrees_in_law_with_plain_sampling(d):
+    plain = statistics(np.random.default_rng([0, d]), d, compressed=False)
+    ours = statistics(np.random.default_rng([1, d]), d, compressed=True)
+    assert min(ks_2samp(a, b).pvalue for a, b in zip(plain, ours)) > LEVEL
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_the_determinant_has_its_exact_law():
+    """det L L^T has the law of a product of chi-squares with k, k - 1, ... degrees; at N = k = 1 it is one of them."""
+    rng = np.random.default_rng(0)
+    assert kstest([wishart.factor(rng, 1, 3)[0, 0] ** 2 for _ in range(2000)], chi2(3).cdf).pvalue > LEVEL
+    last = [wishart.factor(rng, 4, 6)[3, 3] ** 2 for _ in range(2000)]
+    assert kstest(last, chi2(3).cdf).pvalue > LEVEL
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_blocks_of_different_variance():
+    """Sums of products over three blocks, one of them smaller than the number of tokens."""
+    rng, dims, variances = np.random.default_rng(0), (20, 3, 30), (1.0, 9.0, 0.25)
+    Sigma = np.repeat(variances, dims)
+    columns = []
+    for compressed in (False, True):
+        rows = []
+        for _ in range(600):
+            if compressed:
+                sample, mu, within = wishart.draw_training(rng, 2, 3.0, dims, 4, 1, 2, 0.3, 0.5, variances)
+                fresh = data.draw(rng, 1, mu, 4, 1, 2, 0.3, 0.0, within)
+            else:
+                mu = data.signals(3.0, len(Sigma))
+                sample = data.draw(rng, 2, mu, 4, 1, 2, 0.3, 0.5, Sigma)
+                fresh = data.draw(rng, 1, mu, 4, 1, 2, 0.3, 0.0, Sigma)
+            a, b = sample.noise[0, 3], sample.noise[1, 2]
+            rows.append((a @ a, a @ b, fresh.X[0, 3] @ (a + b), b @ b - a @ a))
+        columns.append(np.array(rows).T)
+    assert sample.X.shape[-1] == 2 + 8 + 3 + 8
+    assert min(ks_2samp(a, b).pvalue for a, b in zip(*columns)) > LEVEL
+
+
+def test_no_array_of_length_d_is_made():
+    sample, mu, Sigma = wishart.draw_training(np.random.default_rng(0), 3, 1e4, 10**16, 4, 1, 2, 0.02, 0.2)
+    assert sample.X.shape == (3, 4, 14) and mu.shape == (2, 14) and Sigma.shape == (14,)
+    np.testing.assert_allclose(np.sum(sample.noise**2, axis=-1), 1e16, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [({"d": 2}, "d"), ({"d": (10, 0)}, "d"), ({"variances": -1.0}, "variances"), ({"variances": (1, 2)}, "variances")],
+)
+def test_bad_arguments_are_named(change, named):
+    arguments = dict(n=2, norm=1.0, d=10, T=4, relevant=1, weak=2, weak_scale=0.1, noise_rate=0.1) | change
+    with pytest.raises(ValueError, match=f"^{named}: "):
+        wishart.draw_training(np.random.default_rng(0), **arguments)
