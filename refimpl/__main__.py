@@ -76,12 +76,13 @@ def show(entry):
     print("\nTests:" if entry["tests"] else "\nTests: none here")
     for test in entry["tests"] or []:
         print(f"  {test}")
+    to_run = list(entry["tests"] or [])
     for erratum in ledger.errata():
         if erratum["id"] in entry["errata"]:
             print(f"\nErratum {erratum['id']}\n  printed: {erratum['printed']}\n  right:   {erratum['right']}")
-    shown = (entry["tests"] or []) + [t for e in ledger.errata() if e["id"] in entry["errata"] for t in e["tests"] or []]
-    if shown:
-        print(f"\npython -m pytest {' '.join(dict.fromkeys(shown))}")
+            to_run += erratum["tests"] or []
+    if to_run:
+        print(f"\npython -m pytest {' '.join(dict.fromkeys(to_run))}")
 
 
 def source(place):

@@ -4,6 +4,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from refimpl.attention.data import draw as draw_sample
+from refimpl.attention.head import linear_head
+from refimpl.attention.model import random_orthogonal
+
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -30,3 +34,23 @@ def weights_and_vector(draw, scale, rows=3, most=6):
     """Logits z of up to `scale` (one-hot attention at the upper end) and a v of the same shape."""
     z = draw(logits(scale, rows, most))
     return z, draw(arrays(np.float64, z.shape, elements=floats(10.0)))
+
+
+@st.composite
+def attention_settings(draw, roomy=False):
+    """A small instance of Definition 3.1 as a dict: sample, mu, nu, weak_scale, alpha and, or None, an orthogonal W.
+
+    d may be less than nT + 2 unless roomy.
+    """
+    rng = np.random.default_rng(draw(seeds))
+    n, relevant, weak, irrelevant = (draw(st.integers(low, 3)) for low in (1, 1, 2, 0))
+    T = relevant + weak + irrelevant
+    d = n * T + 2 + draw(st.integers(0, 3)) if roomy else draw(st.integers(2, 30))
+    W = random_orthogonal(rng, d) if draw(st.booleans()) else None
+    rotation = random_orthogonal(rng, d)  # signals that are no coordinate vectors
+    mu = draw(st.floats(0.5, 5)) * rotation[:2]
+    weak_scale = draw(st.floats(0.05, 1))
+    Sigma = rng.uniform(0.2, 2, d)
+    sample = draw_sample(rng, n, mu, T, relevant, weak, weak_scale, draw(st.floats(0, 1)), Sigma)
+    nu = linear_head(mu) + draw(st.sampled_from([0, 0.3])) * rng.standard_normal(d)
+    return dict(sample=sample, mu=mu, nu=nu, weak_scale=weak_scale, alpha=draw(st.floats(1e-3, 0.5)), W=W)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.checks import arrays, count, finite, number
+from refimpl.checks import arrays, count, finite, labels, number
 
 RELEVANT, IRRELEVANT = 2, 0  # roles; a weakly relevant token has its sign w_u = +1 or -1 as role
 
@@ -22,6 +22,8 @@ class Sample(NamedTuple):
     Y_star : (n,) clean labels Y*
     noise  : (n, T, d) the noise vectors epsilon_t
     roles  : (n, T) RELEVANT (R), +1 or -1 (W_{+1}, W_{-1}), IRRELEVANT (I)
+
+    States: attention Definition 3.1
     """
 
     X: np.ndarray
@@ -96,15 +98,26 @@ def draw_experiment(rng, n, norm, d, flips, T=8, weak_scale=0.2):
 
     States: attention Definition 3.1
     """
-    mu, n, T = signals(norm, d), count("n", n), count("T", T, least=3)
+    mu, n = signals(norm, d), count("n", n)
     if count("flips", flips, least=0) > n:
         raise ValueError(f"flips: must be at most n = {n}, got {flips}")
     Y_star = rng.choice([-1.0, 1.0], n)
     Y = Y_star.copy()
     Y[rng.permutation(n)[:flips]] *= -1
-    roles = np.full((n, T), IRRELEVANT)
+    return _with_tokens(rng, Y, Y_star, experiment_roles(Y_star, T), mu, weak_scale, 1.0)
+
+
+def experiment_roles(Y_star, T=8):
+    """Section 5. The roles of draw_experiment: token 0 in R, 1 in W_{Y*}, 2 in W_{-Y*}, the rest in I.
+
+    Y_star : (n,).  T : >= 3.  Returns (n, T).  Raises ValueError outside these ranges.
+
+    States: attention Definition 3.1
+    """
+    Y_star = labels("Y_star", arrays(Y_star=(Y_star, "n")))
+    roles = np.full((len(Y_star), count("T", T, least=3)), IRRELEVANT)
     roles[:, 0], roles[:, 1], roles[:, 2] = RELEVANT, Y_star, -Y_star
-    return _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, 1.0)
+    return roles
 
 
 def streams(seed):

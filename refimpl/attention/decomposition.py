@@ -29,6 +29,8 @@ class Decomposition(NamedTuple):
     cutoff : singular values at or below it were taken for zero
     unique : whether the directions are independent
     residual : |p - reconstruction| / |p|, above rounding only where p lies outside the span
+
+    States: attention Lemma D.1
     """
 
     lam: np.ndarray

@@ -1,6 +1,6 @@
 r"""Definition 4.1 and Eqs. 9, 10, 11, 13: what training leaves undecided, added up along a run.
 
-    totals = start(n, T);  totals = add(totals, s, roles) at each tau;  left, right = eq_9(totals, Y, Y_star)
+    totals = start(s);  totals = add(totals, s, roles == RELEVANT) at each tau;  left, right = eq_9(totals, Y, Y_star)
 
 C_c and N_c are the clean and the noisy samples whose observed label is c, so C_c and N_{-c} together
 are those whose clean label is c. A class without samples sums to zero: see has_all_classes.
@@ -17,7 +17,10 @@ CLASSES = np.array([1, -1])
 
 
 class Totals(NamedTuple):
-    r"""Sums over $\tau' \le \tau$. uncertainty : (..., n), of $\mathfrak S^{(i)}$.  variance : (..., n, T), of $s_t(1 - s_t)$."""
+    r"""Sums over $\tau' \le \tau$. uncertainty : (..., n), of $\mathfrak S^{(i)}$.  variance : (..., n, T), of $s_t(1 - s_t)$.
+
+    States: attention Eq. 9
+    """
 
     uncertainty: np.ndarray
     variance: np.ndarray
@@ -45,14 +48,14 @@ def start(s):
     return Totals(np.zeros(s.shape[:-1]), np.zeros(s.shape))
 
 
-def add(totals, s, roles):
+def add(totals, s, relevant):
     r"""Eq. 9. The sums with one more $\tau'$: $\mathfrak S^{(i)}$ and $s_t(1 - s_t)$ at the weights s.
 
-    totals : Totals.  s, roles : (..., n, T).  Returns Totals.  Called at every step, so unchecked.
+    totals : Totals.  s : (..., n, T).  relevant : (..., n, T) bool, R.  Returns Totals.  Called at every step: unchecked.
 
     States: attention Eq. 9
     """
-    return Totals(totals.uncertainty + _uncertainty(s, roles == RELEVANT), totals.variance + s * (1 - s))
+    return Totals(totals.uncertainty + _uncertainty(s, relevant), totals.variance + s * (1 - s))
 
 
 def clean_sum(totals, Y, Y_star):

@@ -1,0 +1,136 @@
+"""Definition 3.1 token by token, its laws by counting, Assumption A on cases worked by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from refimpl.attention.data import (
+    RELEVANT,
+    assumption_a,
+    draw,
+    draw_experiment,
+    experiment_roles,
+    signal_of,
+    signals,
+    streams,
+)
+from tests.strategies import attention_settings, seeds
+
+ALARM = 1e-6  # the chance of a false alarm of each counting test at a seed chosen blindly
+
+
+def plausible(successes, trials, probability):
+    return stats.binomtest(int(successes), int(trials), probability).pvalue > ALARM
+
+
+@pytest.mark.states("attention Definition 3.1", "attention Remark 1")
+@given(setting=attention_settings())
+def test_each_token_is_what_its_role_says_plus_its_noise(setting):
+    sample, mu, rho = setting["sample"], setting["mu"], setting["weak_scale"]
+    of = {1: mu[0], -1: mu[1]}
+    for X, Y, Y_star, noise, roles in zip(*sample):
+        assert abs(Y) == abs(Y_star) == 1
+        assert {1, -1} <= set(roles), "a weak token of each sign"
+        for x, epsilon, role in zip(X, noise, roles):
+            signal = {2: of[Y_star], 1: rho * mu[0], -1: rho * mu[1], 0: 0 * mu[0]}[role]
+            np.testing.assert_allclose(x, signal + epsilon, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_the_laws_of_labels_signs_and_noise():
+    n, Sigma = 4000, np.array([0.5, 1, 2, 4])
+    sample = draw(streams(0)[0], n, signals(3, 4), 6, 2, 3, 0.2, 0.3, Sigma)
+    assert (sample.roles == RELEVANT).sum(axis=1).tolist() == [2] * n
+    assert plausible(np.sum(sample.Y_star == 1), n, 0.5)
+    for c in (1, -1):
+        of_class = sample.Y_star == c
+        assert plausible(np.sum(sample.Y[of_class] == -c), of_class.sum(), 0.3)
+    patterns, counts = np.unique(sample.roles[:, 2:5], axis=0, return_counts=True)
+    assert len(patterns) == 6 and stats.chisquare(counts).pvalue > ALARM  # all signs but +++ and ---
+    squares = np.sum(sample.noise**2, axis=(0, 1)) / Sigma
+    assert np.all(stats.chi2(6 * n).sf(squares) > ALARM) and np.all(stats.chi2(6 * n).cdf(squares) > ALARM)
+    correlation = np.corrcoef(sample.noise.reshape(-1, 4).T) - np.eye(4)
+    assert np.max(np.abs(correlation)) < stats.norm.isf(ALARM) / np.sqrt(6 * n)
+
+
+@pytest.mark.states("attention Definition 3.1")
+@given(seed=seeds, flipped=st.integers(0, 5))
+def test_the_experiment_has_exactly_so_many_flips_and_its_weak_tokens_in_place(seed, flipped):
+    sample = draw_experiment(streams(seed)[0], 5, 2.0, 7, flipped)
+    assert np.sum(sample.Y != sample.Y_star) == flipped
+    expected = [[2, y, -y, 0, 0, 0, 0, 0] for y in sample.Y_star]
+    np.testing.assert_array_equal(sample.roles, expected)
+    np.testing.assert_array_equal(sample.roles, experiment_roles(sample.Y_star))
+    clean = sample.X - sample.noise
+    for row, y in zip(clean, sample.Y_star):
+        own, other = (0, 1) if y == 1 else (1, 0)
+        assert row[0, own] == pytest.approx(2) and row[1, own] == pytest.approx(0.4) and row[2, other] == pytest.approx(0.4)
+        assert np.abs(row).sum() == pytest.approx(2.8)
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_train_and_test_streams_are_independent_and_repeatable():
+    (train, test), (again, _) = streams((3, 50)), streams((3, 50))
+    a, b = train.standard_normal(4000), test.standard_normal(4000)
+    np.testing.assert_array_equal(a, again.standard_normal(4000))
+    assert abs(np.corrcoef(a, b)[0, 1]) < stats.norm.isf(ALARM) / np.sqrt(4000)
+    assert type(train.bit_generator).__name__ == "PCG64"
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_signal_of_by_hand():
+    carried = signal_of([1, -1], [[2, 1, -1, 0], [2, 1, -1, 0]], 0.2)
+    np.testing.assert_array_equal(carried[0], [[1, 0], [0.2, 0], [0, 0.2], [0, 0]])
+    np.testing.assert_array_equal(carried[1], [[0, 1], [0.2, 0], [0, 0.2], [0, 0]])
+
+
+def test_a_coordinate_without_variance_has_no_noise():
+    sample = draw(streams(0)[0], 3, signals(1, 8), 4, 1, 2, 0.2, 0.0, np.array([1.0] * 7 + [0.0]))
+    assert np.all(sample.noise[..., -1] == 0) and np.all(sample.noise[..., :-1] != 0)
+
+
+@pytest.mark.states("attention Assumption A")
+@pytest.mark.parametrize(
+    "mu, Sigma, failing",
+    [
+        (signals(3, 4), 1.0, set()),
+        ([[1, 1], [1, -1]], 1.0, set()),
+        ([[1, 1], [1, -1]], [1.0, 2.0], {"orthogonal in Sigma"}),
+        ([[1, 0], [0, 1]], [1.0, 2.0], {"equal norms in Sigma"}),
+        ([[1, 0], [0, 2]], [4.0, 1.0], {"equal norms"}),
+        ([[1, 0], [1, 0]], 1.0, {"orthogonal", "orthogonal in Sigma"}),
+    ],
+)
+def test_assumption_a_on_cases_worked_by_hand(mu, Sigma, failing):
+    assert {name for name, slack in assumption_a(mu, Sigma).items() if slack < 1} == failing
+
+
+@pytest.mark.states("attention Assumption A")
+@given(norm=st.floats(1e-3, 1e6), d=st.integers(2, 9))
+def test_the_signals_satisfy_it_at_the_norm_that_was_asked_for(norm, d):
+    mu = signals(norm, d)
+    assert np.all(np.linalg.norm(mu, axis=1) == pytest.approx(norm)) and min(assumption_a(mu).values()) >= 1
+
+
+@pytest.mark.parametrize(
+    "change, name",
+    [
+        (dict(n=0), "n"),
+        (dict(n=2.5), "n"),
+        (dict(mu=np.eye(3)), "mu"),
+        (dict(mu=[[np.nan, 0], [0, 1]]), "mu"),
+        (dict(T=2), "T"),
+        (dict(relevant=0), "relevant"),
+        (dict(weak=1), "weak"),
+        (dict(noise_rate=1.5), "noise_rate"),
+        (dict(weak_scale=-0.1), "weak_scale"),
+        (dict(Sigma=np.ones(3)), "Sigma"),
+        (dict(Sigma=-1.0), "Sigma"),
+    ],
+)
+def test_bad_input_is_named(change, name):
+    good = dict(n=2, mu=np.eye(2), T=4, relevant=1, weak=2, weak_scale=0.2, noise_rate=0.1)
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        draw(streams(0)[0], **{**good, **change})

@@ -1,0 +1,78 @@
+"""Descent is its gradient, step by step; W and p move alike; divergence is reported where it starts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refimpl.attention.descent import descend_p, descend_W
+from refimpl.attention.head import linear_head
+from refimpl.attention.model import loss, loss_gradient_p, loss_gradient_W, random_orthogonal
+from refimpl.checks import Diverged
+from tests.strategies import attention_settings
+
+
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+@given(setting=attention_settings(), steps=st.integers(0, 4))
+def test_each_step_goes_down_the_public_gradient_from_zero(setting, steps):
+    X, Y, nu, alpha, W = (*setting["sample"][:2], setting["nu"], setting["alpha"], setting["W"])
+    path = []
+    last = descend_p(X, Y, nu, alpha, steps, W=W, record=lambda tau, p: path.append((tau, p)))
+    assert [tau for tau, _ in path] == list(range(steps + 1)) and not path[0][1].any()
+    np.testing.assert_array_equal(path[-1][1], last)
+    for (_, p), (_, moved) in zip(path, path[1:]):
+        np.testing.assert_allclose(moved, p - alpha * loss_gradient_p(X, Y, p, nu, W), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+def test_the_head_has_the_norm_and_direction_of_theorem_4_2():
+    mu = np.array([[3.0, 0, 4], [-4, 0, 3]])
+    np.testing.assert_allclose(linear_head(mu), np.array([7, 0, 1]) / np.sqrt(50) / 5)
+    assert np.linalg.norm(linear_head(mu, norm=2)) == pytest.approx(2)
+
+
+@pytest.mark.states("attention Lemma A.6")
+@given(setting=attention_settings(), steps=st.integers(1, 5))
+def test_descent_on_W_and_on_p_move_the_query_alike(setting, steps):
+    X, Y, nu, alpha = (*setting["sample"][:2], setting["nu"], setting["alpha"])
+    rng = np.random.default_rng(0)
+    d = len(nu)
+    W_0, W, p_0 = random_orthogonal(rng, d), rng.standard_normal((d, d)), rng.standard_normal(d)
+    Ws, ps = [], []
+    descend_W(X, Y, nu, alpha, steps, p_0, W, record=lambda tau, W: Ws.append(W))
+    descend_p(X, Y, nu, alpha * p_0 @ p_0, steps, W_0 @ W.T @ p_0, W_0, record=lambda tau, p: ps.append(p))
+    for W_tau, p_tau in zip(Ws, ps):
+        np.testing.assert_allclose(W_tau.T @ p_0, W_0.T @ p_tau, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.states("attention Lemma A.6")
+@given(setting=attention_settings())
+def test_one_step_on_W_goes_down_the_public_gradient(setting):
+    X, Y, nu, alpha = (*setting["sample"][:2], setting["nu"], setting["alpha"])
+    rng = np.random.default_rng(1)
+    W, p = rng.standard_normal((len(nu), len(nu))), rng.standard_normal(len(nu))
+    moved = descend_W(X, Y, nu, alpha, 1, p, W)
+    np.testing.assert_allclose(moved, W - alpha * loss_gradient_W(X, Y, p, nu, W), rtol=1e-12, atol=1e-14)
+
+
+def test_two_nearly_equal_tokens_with_opposite_labels():
+    X, Y, nu = np.array([[[1.0, 0], [0, 1]], [[1.0, 1e-3], [0, 1]]]), [1, -1], np.array([1.0, -1])
+    p = descend_p(X, Y, nu, 1e4, 50)
+    assert np.isfinite(loss(X, Y, p, nu))
+    with pytest.raises(Diverged, match="step [0-9]+ is not finite") as caught:
+        descend_p(40 * X, [1, 1], nu, 1e308, 50)
+    assert caught.value.step >= 1 and np.all(np.isfinite(caught.value.state))
+
+
+def test_one_class_alone_and_one_sample_alone_train():
+    X, nu = np.random.default_rng(0).standard_normal((3, 2, 4)), np.ones(4)
+    for Y in ([1, 1, 1], [-1, -1, -1]):
+        assert loss(X, Y, descend_p(X, Y, nu, 0.1, 50), nu) < loss(X, Y, np.zeros(4), nu)
+    assert np.all(np.isfinite(descend_p(X[:1], [1], nu, 0.1, 50)))
+
+
+@pytest.mark.parametrize("change", [dict(alpha=0), dict(alpha=np.nan), dict(steps=-1), dict(steps=1.5), dict(nu=np.ones(3))])
+def test_bad_input_is_named(change):
+    good = dict(X=np.ones((1, 2, 4)), Y=[1], nu=np.ones(4), alpha=0.1, steps=1)
+    with pytest.raises(ValueError, match=f"^{next(iter(change))}: "):
+        descend_p(**{**good, **change})

@@ -1,0 +1,123 @@
+"""The arrays behind the figures against the plain computation, at small sizes."""
+
+import numpy as np
+import pytest
+
+from refimpl.attention import experiments as E
+from refimpl.attention.data import RELEVANT, draw_experiment, signals, streams
+from refimpl.attention.descent import descend_p
+from refimpl.attention.head import linear_head
+from refimpl.attention.model import attention, loss, output
+from refimpl.attention.uncertainty import Totals
+
+
+@pytest.mark.parametrize("n, noise_rate, expected", [(20, 0.2, 4), (100, 0.2, 20), (10, 0.3, 3), (10, 0.31, 4), (7, 0, 0), (9, 1, 9)])
+@pytest.mark.states("attention Definition 3.1")
+def test_flips_round_up_but_not_by_rounding_errors(n, noise_rate, expected):
+    assert E.flips(n, noise_rate) == expected
+
+
+@pytest.mark.states("attention Figure 1")
+@pytest.mark.parametrize("clean_noise", [True, False])
+def test_figure_1_from_its_definition(clean_noise):
+    n, d, norm, betas = 6, 40, 5.0, (0.0, 0.3, 2.0)
+    train, test, results = E.figure_1(3, betas, n, d, norm, clean_noise)
+    mu = signals(norm, d)
+    assert np.sum(train.Y != train.Y_star) == 2 and np.all(test.Y == test.Y_star)
+    for beta, by_split in zip(betas, results):
+        p = mu[0] + mu[1]
+        for y, y0, noise in zip(train.Y, train.Y_star, train.noise):
+            if clean_noise or y != y0:
+                p = p + beta * noise[0 if y == y0 else 2]
+        for name, sample in (("train", train), ("test", test)):
+            points, accuracy = by_split[name]
+            picked = [x[np.argmax(x @ p)] for x in sample.X]
+            np.testing.assert_allclose(points, [x[:2] for x in picked])
+            assert accuracy == np.mean([y * (x[0] - x[1]) > 0 for y, x in zip(sample.Y, picked)])
+
+
+@pytest.mark.states("attention Figure 1")
+def test_a_sample_wants_the_token_that_carries_its_label():
+    sample = draw_experiment(streams(0)[0], 30, 3.0, 5, 10)
+    for token, y, y0, roles in zip(E.wanted_token(sample.Y, sample.Y_star), sample.Y, sample.Y_star, sample.roles):
+        assert roles[token] == (RELEVANT if y == y0 else y)
+
+
+@pytest.mark.states("attention Figure 2", "attention Figure 3")
+def test_figure_3_records_the_plain_run():
+    d, norm, steps = 30, 4.0, 25
+    run = E.figure_3(1, d, norm, steps, every=10, n=5, test_samples=50)
+    assert run.times.tolist() == [0, 10, 20, 25]
+    mu, path = signals(norm, d), {}
+    nu = linear_head(mu)
+    p = descend_p(run.sample.X, run.sample.Y, nu, 1e-4, steps, record=lambda tau, p: path.update({tau: p}))
+    for tau, s in zip(run.times, run.s):
+        np.testing.assert_allclose(s, attention(run.sample.X, path[tau]), rtol=1e-10)
+    assert run.train_accuracy == np.mean(run.sample.Y * output(run.sample.X, p, nu) > 0)
+
+
+@pytest.mark.states("attention Figure 4", "attention Figure 5", "attention Figure 6")
+def test_a_row_of_the_grid_from_plain_descent():
+    d, norms, steps, n = 12, (3.0, 6.0), 15, 12
+    row = E.grid_row(0, d, norms, steps, 20_000, n)
+    for k, norm in enumerate(norms):
+        rng, _ = streams((0, d, round(1000 * norm)))
+        sample, mu = draw_experiment(rng, n, norm, d, 3), signals(norm, d)
+        nu, weights = linear_head(mu), []
+        p = descend_p(sample.X, sample.Y, nu, 1e-4, steps, record=lambda tau, p: weights.append(attention(sample.X, p)))
+        variance = np.sum([s * (1 - s) for s in weights], axis=0)
+        S = np.sum([s[:, 0] * (1 - s[:, 0]) for s in weights], axis=0)
+        C = [[i for i in range(n) if sample.Y[i] == sample.Y_star[i] == c] for c in (1, -1)]
+        sums = [sum(S[i] for i in members) for members in C]
+        assert row["eq_9"][k] == pytest.approx(min(sums) / variance.max(), rel=1e-9)
+        assert row["eq_10"][k] == pytest.approx((sums[0] / len(C[0])) / (sums[1] / len(C[1])), rel=1e-9)
+        assert row["train_loss"][k] == pytest.approx(loss(sample.X, sample.Y, p, nu), rel=1e-9)
+        assert row["train_accuracy"][k] == np.mean(sample.Y * output(sample.X, p, nu) > 0)
+        plain = draw_experiment(np.random.default_rng(k), 20_000, norm, d, 0)
+        expected = loss(plain.X, plain.Y, p, nu)
+        assert row["test_loss"][k] == pytest.approx(expected, abs=5 * 0.3 / 100)  # 5 sigma of a mean of 20,000, twice
+        assert row["test_accuracy"][k] == pytest.approx(np.mean(plain.Y * output(plain.X, p, nu) > 0), abs=5 * 0.5 / 100)
+
+
+@pytest.mark.states("attention Figure 4", "attention Figure 6")
+@pytest.mark.parametrize("seed", range(3))
+def test_the_published_quantities_from_the_running_list_itself(seed):
+    rng = np.random.default_rng(seed)
+    n, T, steps = 6, 4, 5
+    z = rng.standard_normal((steps, n, T))
+    z[0] = 0
+    weights = np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
+    Y_star = np.array([1, -1, 1, -1, 1, -1.0])
+    Y = Y_star * [1, 1, -1, 1, 1, 1]
+    running, ratios_6 = [0.0], []
+    for s in weights:
+        entry = []
+        for i in range(n):
+            for t in range(T):
+                running.append(running[-1] + s[i, t] * (1 - s[i, t]))
+            entry.append(running[-1])
+        of_class = [sum(e for e, y, y0 in zip(entry, Y, Y_star) if y == y0 == c) for c in (1, -1)]
+        ratios_6.append(of_class[0] / of_class[1])
+    totals = Totals(np.zeros(n), np.sum(weights * (1 - weights), axis=0))
+    got_4, got_6 = E.published(totals, weights[-1], Y, Y_star)
+    assert got_4 == pytest.approx(min(of_class) / max(entry), rel=1e-12)
+    assert got_6 == pytest.approx(ratios_6[-1] / ratios_6[0], rel=1e-12)
+
+
+@pytest.mark.states("attention Figure 4", "attention Figure 5", "attention Figure 6")
+def test_a_cell_does_not_depend_on_the_grid_around_it_or_on_the_workers():
+    alone = E.grid(0, [10], [5.0], 4, 10)
+    one, two = (E.grid(0, [10, 20], [5.0, 7.0], 4, 10, jobs=jobs) for jobs in (1, 2))
+    for name in alone:
+        np.testing.assert_allclose(one[name], two[name], rtol=1e-9)
+        np.testing.assert_allclose(one[name][0, 0], alone[name][0, 0], rtol=1e-9)
+    assert len(np.unique(one["test_loss"])) == 4
+
+
+def test_classes_without_samples_are_reported_and_never_divided_by():
+    for seed in range(40):
+        row = E.grid_row(seed, 8, (3.0,), 2, 10, n=2)
+        assert np.isfinite(row["eq_9"][0]) == np.isfinite(row["eq_10"][0]) == row["all_clean"][0]
+        if not row["all_clean"][0]:
+            return
+    raise AssertionError("no draw without a class among 40")

@@ -1,0 +1,55 @@
+"""Fresh samples as two numbers a token: the law exactly, and the outputs against plain sampling."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy import stats
+
+from refimpl.attention import fresh
+from refimpl.attention.data import draw_experiment, experiment_roles, signals
+from refimpl.attention.gram import combine, gram
+from refimpl.attention.model import output
+from tests.strategies import attention_settings, seeds
+
+
+@pytest.mark.states("attention Definition 3.1")
+@given(setting=attention_settings(), seed=seeds)
+def test_the_law_is_that_of_two_linear_forms(setting, seed):
+    rng = np.random.default_rng(seed)
+    nu, mu = setting["nu"], setting["mu"]
+    q, Sigma = rng.standard_normal(len(nu)), rng.uniform(0.1, 2, len(nu))
+    means, covariance = fresh.law(q, nu, mu, Sigma)
+    np.testing.assert_allclose(means, [[m @ q, m @ nu] for m in mu], rtol=1e-9, atol=1e-10)
+    by_hand = [[a @ np.diag(Sigma) @ b for b in (q, nu)] for a in (q, nu)]
+    np.testing.assert_allclose(covariance, by_hand, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.states("attention Lemma D.1")
+@given(setting=attention_settings(), seed=seeds)
+def test_the_law_from_gram_form_is_the_law_of_the_combined_p(setting, seed):
+    sample, nu, mu = setting["sample"], setting["nu"], setting["mu"]
+    M, gamma = gram(sample.X, nu)
+    rho = np.random.default_rng(seed).standard_normal(gamma.shape)
+    got = fresh.law_from_gram(rho, M, gamma, sample.X @ mu.T, nu, mu)
+    for a, b in zip(got, fresh.law(combine(sample.X, rho), nu, mu)):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9 * np.max(np.abs(b)))
+
+
+@pytest.mark.states("attention Definition 3.1")
+@pytest.mark.parametrize("scale", [0.0, 0.3, 3.0])
+def test_outputs_against_plain_sampling(scale):
+    """Kolmogorov-Smirnov, false alarm 1e-4 each at a seed chosen blindly."""
+    rng, d, n = np.random.default_rng(0), 40, 4000
+    mu, nu = signals(2.0, d), rng.standard_normal(d) / 3
+    q = scale * (rng.standard_normal(d) / 3 + nu)
+    plain = draw_experiment(rng, n, 2.0, d, 0)
+    Y_star = rng.choice([-1.0, 1], n)
+    z, gamma, f = fresh.draw(rng, Y_star, experiment_roles(Y_star), 0.2, *fresh.law(q, nu, mu))
+    for ours, theirs in (
+        (f, output(plain.X, q, nu)),
+        (f * Y_star, output(plain.X, q, nu) * plain.Y_star),
+        (gamma[:, 0] * Y_star, (plain.X @ nu)[:, 0] * plain.Y_star),
+        ((z * gamma)[:, 2], ((plain.X @ q) * (plain.X @ nu))[:, 2]),
+        (z[:, 0] - z[:, 1], (plain.X @ q)[:, 0] - (plain.X @ q)[:, 1]),
+    ):
+        assert stats.ks_2samp(ours, theirs).pvalue > 1e-4

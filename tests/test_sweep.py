@@ -1,0 +1,74 @@
+"""Cells on spawned workers: in order, seeded by their own setting, a divergent one marked, the global state untouched."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from refimpl.ledger import PACKAGE
+from refimpl.sweep import sweep
+
+
+def first_noise(seed, k):
+    return float(np.random.default_rng((seed, k)).standard_normal())
+
+
+def diverges_at_two(k):
+    if k == 2:
+        raise FloatingPointError("diverged: step 7 is not finite")
+    return k
+
+
+def broken(k):
+    raise TypeError("a bug")
+
+
+def test_cells_differ_and_do_not_depend_on_the_number_of_workers():
+    settings, seen = [(0, k) for k in range(4)], []
+    before = np.random.get_state()[1].copy()
+    one = sweep(first_noise, settings)
+    two = sweep(first_noise, settings, jobs=2, progress=lambda done, of: seen.append((done, of)))
+    assert one == two and len(set(one)) == 4
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    np.testing.assert_array_equal(before, np.random.get_state()[1])
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_divergent_cell_is_marked_and_the_others_go_on(jobs):
+    results = sweep(diverges_at_two, [(k,) for k in range(4)], jobs)
+    assert [r for r in results if not isinstance(r, FloatingPointError)] == [0, 1, 3]
+    assert str(results[2]) == "diverged: step 7 is not finite"
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_bug_is_not_swallowed(jobs):
+    with pytest.raises(TypeError, match="a bug"):
+        sweep(broken, [(1,), (2,)], jobs)
+
+
+def test_what_cannot_be_sent_to_a_worker_is_named():
+    def local(k):
+        return k
+
+    for function in (local, lambda k: k):
+        with pytest.raises(ValueError, match="^function: .*(local|lambda).* top level"):
+            sweep(function, [(1,)], jobs=2)
+
+
+def test_from_a_script_with_a_main_guard(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from refimpl.sweep import sweep\n\n\ndef square(k):\n    return k * k\n\n\n"
+        "if __name__ == '__main__':\n    print(sweep(square, [(1,), (2,), (3,)], jobs=2))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, timeout=60, env={"PYTHONPATH": str(PACKAGE.parent)}
+    )
+    assert done.stdout.decode().strip() == "[1, 4, 9]", done.stderr
+
+
+@pytest.mark.parametrize("jobs", [0, 1.5, -1])
+def test_a_bad_number_of_workers_is_named(jobs):
+    with pytest.raises(ValueError, match="^jobs: "):
+        sweep(first_noise, [(0, 0)], jobs)
