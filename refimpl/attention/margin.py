@@ -96,8 +96,8 @@ def kkt(found, X, picked, W=None):
 
     stationary    $\|p - \sum m_{i,t} W(x_{t^*_i} - x_t)\| / \|p\|$
     primal        $\max(0, 1 - \min$ margin$)$
-    dual          $\max(0, -\min m) / \max m$
-    complementary $\max |m_{i,t} (\text{margin} - 1)| / \max m$
+    dual          $\max(0, -\min m) / \max |m|$
+    complementary $\max |m_{i,t} (\text{margin} - 1)| / \max |m|$
 
     found : a Separation with a p.  X, picked, W as in differences.  Returns {condition: violation}.
 
@@ -107,16 +107,16 @@ def kkt(found, X, picked, W=None):
         raise ValueError("found: not separable, there is no p to check")
     A, m = differences(X, picked, W), found.multipliers
     free = np.arange(A.shape[1]) != np.asarray(picked)[:, None]
-    excess = (A @ found.p - 1)[free]
+    excess, most = (A @ found.p - 1)[free], np.max(np.abs(m))
     return {
         "stationary": float(np.linalg.norm(found.p - np.tensordot(m, A, axes=2)) / np.linalg.norm(found.p)),
         "primal": float(max(0.0, -excess.min())),
-        "dual": float(max(0.0, -m.min()) / m.max()),
-        "complementary": float(np.max(np.abs(m[free] * excess)) / m.max()),
+        "dual": float(max(0.0, -m.min()) / most),
+        "complementary": float(np.max(np.abs(m[free] * excess)) / most),
     }
 
 
-def flow(X, Y, gamma, logs, q=None):
+def flow_in_q(X, Y, gamma, logs, q=None):
     r"""Section 4.3. Gradient flow $dq/d\tau = -\nabla\hat L$ in $q = W^\top p$ from 0, in log time: $dq/du = -e^u \nabla\hat L$.
 
     The scores are an argument, so that they can be set apart from the tokens. Integrated to 1e-9 by LSODA.
@@ -139,7 +139,7 @@ def flow(X, Y, gamma, logs, q=None):
 
     run = solve_ivp(velocity, (first, logs[-1]), start, "LSODA", logs, rtol=1e-9, atol=1e-9)
     if not run.success:
-        raise FloatingPointError(f"flow: {run.message}")
+        raise FloatingPointError(f"flow_in_q: {run.message}")
     return run.y.T @ Q.T
 
 
