@@ -18,7 +18,9 @@ FOLDER = Path(__file__).parent
 
 def names():
     """The names of all figures, the attention paper's first."""
-    return [path.stem.replace("_", "-") for paper in ("attention", "mamba") for path in sorted(FOLDER.glob(f"{paper}_*.py"))]
+    return [
+        path.stem.replace("_", "-") for paper in ("attention", "mamba") for path in sorted(FOLDER.glob(f"{paper}_*.py"))
+    ]
 
 
 def script(name):

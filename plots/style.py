@@ -46,7 +46,11 @@ def heatmap(axes, x, y, values, label, log=False, centre=None, low=None, high=No
     colours = matplotlib.colormaps["cividis"].with_extremes(bad=BAD)
     shown = np.ma.masked_invalid(values)
     image = axes.pcolormesh(_edges(x), _edges(y), shown, norm=norm, cmap=colours, rasterized=True)
-    axes.figure.colorbar(image, ax=axes).set_label(label)
+    bar = axes.figure.colorbar(image, ax=axes)
+    bar.set_label(label)
+    if log:
+        bar.ax.yaxis.set_major_formatter("{x:.3g}")
+        bar.ax.yaxis.set_minor_formatter("{x:.2g}" if high < 30 * low else "")
     return image
 
 
@@ -64,11 +68,11 @@ def defaults():
 
 
 def png(fig, dots=100):
-    """The picture as bytes, without a date or a version in it, in a palette of 64 colours: a few tens of kB."""
+    """The picture as bytes, without a date or a version in it, in a palette of 256 colours: a few tens of kB."""
     from PIL import Image  # comes with Matplotlib
 
     drawn = io.BytesIO()
     fig.savefig(drawn, format="png", dpi=dots, metadata={"Software": None})
     small = io.BytesIO()
-    Image.open(drawn).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "png", optimize=True)
+    Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "png", optimize=True)
     return small.getvalue()

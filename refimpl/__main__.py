@@ -1,8 +1,8 @@
 """python -m refimpl: what the papers state, where it stands here, and where they slip.
 
-    python -m refimpl ledger [--json]
-    python -m refimpl show "attention Lemma D.1"
-    python -m refimpl errata [--json]
+python -m refimpl ledger [--json]
+python -m refimpl show "attention Lemma D.1"
+python -m refimpl errata [--json]
 """
 
 import ast

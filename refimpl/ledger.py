@@ -12,9 +12,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent
 TESTS = PACKAGE.parent / "tests"
-KINDS = (
-    "definition assumption condition lemma theorem corollary remark equation section figure table".split()
-)
+KINDS = "definition assumption condition lemma theorem corollary remark equation section figure table".split()
 EVIDENCE = "identity inequality trend figure setting unchecked".split()
 
 

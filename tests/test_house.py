@@ -44,7 +44,9 @@ def test_imports_go_one_way(place):
 
 
 def test_only_the_experiments_are_built_on_the_sweep():
-    users = {name for name, tree in TREES.items() if "refimpl.sweep" in set(imported(tree)) and name.startswith("refimpl")}
+    users = {
+        name for name, tree in TREES.items() if "refimpl.sweep" in set(imported(tree)) and name.startswith("refimpl")
+    }
     assert all(name.endswith("experiments.py") for name in users)
 
 

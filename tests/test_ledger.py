@@ -87,7 +87,9 @@ def test_each_kind_of_problem_is_found(harm, expected):
 def test_tags_and_marks_are_read_from_the_source(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "tests").mkdir()
-    (tmp_path / "pack" / "m.py").write_text('def f():\n    """F.\n\n    States: a; b (c)\n    """\n    raise SystemExit\n')
+    (tmp_path / "pack" / "m.py").write_text(
+        'def f():\n    """F.\n\n    States: a; b (c)\n    """\n    raise SystemExit\n'
+    )
     marks = '@pytest.mark.states("a", "b (c)")\n@pytest.mark.erratum("slip")\n'
     source = f"import pytest\n\n\n{marks}def test_x():\n    pass\n"
     (tmp_path / "tests" / "test_m.py").write_text(source)

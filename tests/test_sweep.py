@@ -1,4 +1,4 @@
-"""Cells on spawned workers: in order, seeded by their own setting, a divergent one marked, the global state untouched."""
+"""Cells on spawned workers: in order, seeded by their own setting, a divergent one marked."""
 
 import subprocess
 import sys

@@ -1,0 +1,36 @@
+r"""Sakamoto & Sato 2024, "Benign or Not-Benign Overfitting in Token Selection of Attention Mechanism".
+
+Numbering: arXiv 2409.17625v1. Read in this order (tests in tests/attention/, test_ before the module's name):
+
+    section       module            main functions
+    3.2, A.1      model             self_attention, output, loss, loss_gradient_p, loss_gradient_W, loss_gradient_nu
+    3.3           data              draw, draw_experiment, signals, assumption_a, signal_of
+    3.4           head              linear_head
+    3.4, A.6      descent           descend_p, descend_W
+    4, Def. 4.1   uncertainty       uncertainty, eq_9, eq_10, eq_11, eq_13
+    D.1           decomposition     noise_update, signal_update, recursion, reconstruct, decompose
+    5, I          experiments       figure_1, figure_3, grid
+    ours          gram              descend: the same run at a cost that does not depend on d
+    ours          fresh             law, draw: a test token as two numbers
+
+Glossary (code, symbol, place, shape):
+
+    X             X^{(i)}, tokens x_t            3.2       (n, T, d)
+    Y, Y_star     Y, Y*                          Def. 3.1  (n,), -1 or +1
+    noise         epsilon_t^{(i)}                Def. 3.1  (n, T, d)
+    roles         R, W_{+1}, W_{-1}, I           Def. 3.1  (n, T): 2, +1, -1, 0
+    mu            mu_{+1}, mu_{-1}               Def. 3.1  (2, d); index 0 is class +1, 1 is -1
+    Sigma         diagonal of Sigma              Def. 3.1  (d,) or one number
+    weak_scale    rho, the scale of weak tokens  Def. 3.1
+    noise_rate    eta                            Def. 3.1
+    nu            nu                             3.2       (d,)
+    p, W          p, W                           3.2       (d,), (d, d); W None is the identity
+    q             W^T p                          ours      (d,)
+    z             X W^T p, the logits            3.2       (n, T)
+    s             S(X W^T p)                     3.2       (n, T)
+    gamma         gamma_t = nu^T x_t             3.2       (n, T)
+    alpha, steps  alpha, tau                     3.4
+    lam, rho      lambda_c, rho_{i,t}            D.1       (2,), (n, T)
+    carried       what x_t has of each signal    D.1       (n, T, 2)
+    M             X X^T over all tokens          ours      (nT, nT)
+"""

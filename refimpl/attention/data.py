@@ -1,8 +1,8 @@
 r"""Section 3.3: the data. Relevant tokens carry the class, weak ones both classes, the rest only noise.
 
-    sample    = draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate)    Definition 3.1
-    sample    = draw_experiment(rng, n, norm, d, flips)                        Section 5's setting
-    train, test = streams(seed)                                               two independent generators
+sample    = draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate)    Definition 3.1
+sample    = draw_experiment(rng, n, norm, d, flips)                        Section 5's setting
+train, test = streams(seed)                                               two independent generators
 """
 
 from typing import NamedTuple
@@ -89,7 +89,7 @@ def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
 
 
 def draw_experiment(rng, n, norm, d, flips, T=8, weak_scale=0.2):
-    r"""Section 5. $\Sigma = I$, token 0 relevant, token 1 in $W_{Y^*}$, token 2 in $W_{-Y^*}$, exactly `flips` wrong labels.
+    r"""Section 5. $\Sigma = I$; the roles of experiment_roles; exactly `flips` wrong labels, at random places.
 
     The paper flips ceil(eta n) labels of its training samples, and none of its test samples.
 

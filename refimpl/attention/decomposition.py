@@ -1,12 +1,12 @@
 r"""Lemma D.1: p as signals and noises, with the recursion of the coefficients.
 
-    p(tau) = lam_{+1} W mu_{+1} + lam_{-1} W mu_{-1} + sum_{i,t} rho_{i,t} W epsilon_t^{(i)}
+p(tau) = lam_{+1} W mu_{+1} + lam_{-1} W mu_{-1} + sum_{i,t} rho_{i,t} W epsilon_t^{(i)}
 
-    delta_rho = noise_update(z, gamma, Y, alpha)          Delta rho_{i,t}
-    delta_lam = signal_update(delta_rho, carried)         Delta lam_c
-    lam, rho  = recursion(sample, mu, nu, ...)            both, from zero
-    p         = reconstruct(lam, rho, mu, noise, W)       the sum above
-    parts     = decompose(p, mu, noise, W)                and back
+delta_rho = noise_update(z, gamma, Y, alpha)          Delta rho_{i,t}
+delta_lam = signal_update(delta_rho, carried)         Delta lam_c
+lam, rho  = recursion(sample, mu, nu, ...)            both, from zero
+p         = reconstruct(lam, rho, mu, noise, W)       the sum above
+parts     = decompose(p, mu, noise, W)                and back
 """
 
 import warnings
@@ -55,7 +55,7 @@ def noise_update(z, gamma, Y, alpha):
 
 
 def signal_update(rho, carried):
-    r"""Lemma D.1. $\lambda_c = \sum_{i: Y^*_i = c} \sum_{t \in R} \rho_{i,t} + \rho \sum_i \sum_{u \in W_c^{(i)}} \rho_{i,u}$.
+    r"""Lemma D.1. $\lambda_c = \sum_{i: Y^*_i = c} \sum_R \rho_{i,t} + \rho \sum_i \sum_{W_c^{(i)}} \rho_{i,u}$.
 
     $x_t$ enters p with the coefficient of its noise, and carries its share of each signal with it. Linear,
     so the same for the updates $\Delta\rho$ and for the coefficients themselves.
@@ -71,8 +71,8 @@ def signal_update(rho, carried):
 def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
     r"""Lemma D.1. Gradient descent from p = 0 in the coefficients $\lambda, \rho$ alone.
 
-    The logits are $z^{(i)}_t = \sum_c \lambda_c \langle x_t, \mu_c\rangle + \sum_{j,u} \rho_{j,u} \langle x_t, \epsilon_u^{(j)}\rangle$:
-    W is orthogonal and drops out.
+    The logits are $z_t = \sum_c \lambda_c \langle x_t, \mu_c\rangle + \sum_{j,u} \rho_{j,u} \langle x_t,
+    \epsilon_u^{(j)}\rangle$: W is orthogonal and drops out.
 
     sample : a data.Sample.  mu : (2, d).  nu : (d,).  record : called as record(tau, lam, rho), tau = 0 ... steps.
     Returns lam : (2,), rho : (n, T).  Raises ValueError where the axes do not agree.
@@ -113,7 +113,7 @@ def decompose(p, mu, noise, W=None, rcond=None):
     Least squares in the directions $(\mu_{+1}, \mu_{-1}, \epsilon)$ against $q = W^\top p$.
 
     p : (d,).  mu : (2, d).  noise : (n, T, d).  W : (d, d) orthogonal, the identity where None.
-    rcond : singular values up to rcond times the largest count as zero; machine epsilon times the longer side where None.
+    rcond : singular values up to rcond times the largest count as zero; None: machine epsilon times the longer side.
     Returns a Decomposition, whatever the rank.  Warns above a condition number of 1e8.  Raises ValueError for shapes.
 
     States: attention Lemma D.1
@@ -128,7 +128,8 @@ def decompose(p, mu, noise, W=None, rcond=None):
 def span_coefficients(directions, q, rcond=None):
     r"""Lemma D.1. The least-norm least-squares coefficients of q in the directions, from their singular values.
 
-    directions : (m, d).  q : (d,).  Returns (coefficients, rank, condition, cutoff, unique, residual) as in Decomposition.
+    directions : (m, d).  q : (d,).  rcond as in decompose.
+    Returns (coefficients, rank, condition, cutoff, unique, residual) as in Decomposition.
 
     States: attention Lemma D.1
     """
@@ -139,7 +140,9 @@ def span_coefficients(directions, q, rcond=None):
     rank = int(np.sum(sigma > cutoff))
     condition = float(sigma[0] / sigma[rank - 1]) if rank else 1.0
     if condition > ILL_CONDITIONED:
-        warnings.warn(f"condition number {condition:.1e}: coefficients may be rounding alone", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"condition number {condition:.1e}: coefficients may be rounding alone", RuntimeWarning, stacklevel=3
+        )
     coefficients = V[:rank].T @ ((U[:, :rank].T @ q) / sigma[:rank])
     gap, size = np.linalg.norm(q - coefficients @ directions), np.linalg.norm(q)
     residual = float(gap / size) if size > 0 else 0.0

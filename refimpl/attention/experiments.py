@@ -22,7 +22,7 @@ T, WEAK_SCALE, ALPHA, NOISE_RATE = 8, 0.2, 1e-4, 0.2
 
 
 class Run(NamedTuple):
-    """One training run: sample, the recorded times (K,) and weights s (K, n, T), the last rho (n, T), accuracies.
+    """One training run: recorded times (K,), weights s (K, n, T); the last rho (n, T) and margins Y f (n,); accuracies.
 
     States: attention Figure 3
     """
@@ -31,6 +31,7 @@ class Run(NamedTuple):
     times: np.ndarray
     s: np.ndarray
     rho: np.ndarray
+    margins: np.ndarray
     train_accuracy: float
     test_accuracy: float
 
@@ -44,7 +45,7 @@ def flips(n, noise_rate=NOISE_RATE):
 
 
 def wanted_token(Y, Y_star):
-    r"""Theorem 4.1. The token that a sample should pick: 0 (in R) where it is clean, 2 (in $W_{-Y^*} = W_Y$) where it is noisy.
+    r"""Theorem 4.1. The token that a sample should pick: 0 (in R) where clean, 2 (in $W_{-Y^*} = W_Y$) where noisy.
 
     Y, Y_star : (n,).  Returns (n,) integers.
 
@@ -109,9 +110,9 @@ def figure_3(seed, d, norm, steps=10_000, every=50, n=20, test_samples=1000):
             weights.append(s)
 
     rho = descend(M, gamma, sample.Y, ALPHA, steps, record=record)
-    train = float(np.mean(sample.Y * np.sum(weights[-1] * gamma, axis=-1) > 0))
+    margins = sample.Y * np.sum(weights[-1] * gamma, axis=-1)
     _, test = fresh_loss(test_rng, sample.X, rho, M, gamma, nu, mu, test_samples)
-    return Run(sample, np.array(times), np.array(weights), rho, train, test)
+    return Run(sample, np.array(times), np.array(weights), rho, margins, float(np.mean(margins > 0)), test)
 
 
 def fresh_loss(rng, X, rho, M, gamma, nu, mu, samples):
@@ -195,7 +196,8 @@ def published(totals, s, Y, Y_star):
     Figure 4's ratio is nearly $\min_c |C_c|$. Figure 6's, divided by its value at $\tau = 0$, is nearly the
     ratio of the classes' mean places in the sample.
 
-    totals : Totals up to the last step.  s : (..., n, T), its weights.  Y, Y_star : (..., n).  Returns two arrays (...).
+    totals : Totals up to the last step.  s : (..., n, T), its weights.  Y, Y_star : (..., n).
+    Returns two arrays (...): Figure 4's and Figure 6's.
 
     States: attention Figure 4; attention Figure 6
     """

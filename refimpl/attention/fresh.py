@@ -28,7 +28,8 @@ def law(q, nu, mu, Sigma=1.0):
 def law_from_gram(rho, M, gamma, X_mu, nu, mu):
     r"""Lemma D.1. The same law, $\Sigma = I$, from a run in Gram form: $q = X^\top\rho$, so $|q|^2 = \rho^\top M \rho$.
 
-    rho, gamma : (n, T).  M : (nT, nT).  X_mu : (n, T, 2), each token's product with each signal.  nu : (d,).  mu : (2, d).
+    rho, gamma : (n, T).  M : (nT, nT).  X_mu : (n, T, 2), the tokens' products with the signals.
+    nu : (d,).  mu : (2, d).
     Returns means, covariance as law does.
 
     States: attention Lemma D.1

@@ -39,12 +39,12 @@ def combine(X, rho, W=None):
 
 
 def descend(M, gamma, Y, alpha, steps, rho=None, record=None):
-    r"""Lemma D.1. Gradient descent on p from $\rho$: $\Delta\rho_{i,t} = \frac\alpha n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$.
+    r"""Lemma D.1. Descent on p from $\rho$: $\Delta\rho_{i,t} = \frac\alpha n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$.
 
     M : (..., nT, nT).  gamma : (..., n, T).  Y : (..., n).  The leading axes run over settings, together.
     alpha : > 0.  steps : >= 0.  rho : (..., n, T) to start from, 0 where None.
     record : called as record(tau, rho, s) for tau = 0 ... steps, with arrays of their own.
-    Returns rho : (..., n, T).  Raises ValueError; Diverged, with the step and the last finite rho, where logits pass 1e154.
+    Returns rho : (..., n, T).  Raises ValueError; Diverged (step, last finite rho) where logits pass 1e154.
 
     States: attention Lemma D.1
     """

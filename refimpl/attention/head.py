@@ -12,7 +12,7 @@ from refimpl.checks import arrays, count, labels, number
 
 
 def linear_head(mu, norm=None):
-    r"""Section 3.4. $\nu = \kappa(\mu_{+1} - \mu_{-1})$ with $\|\nu\|$ = norm; $1/\|\mu\|$ where norm is None (Theorem 4.2).
+    r"""Section 3.4. $\nu = \kappa(\mu_{+1} - \mu_{-1})$ with $\|\nu\|$ = norm; where None, Theorem 4.2's $1/\|\mu\|$.
 
     mu : (2, d).  norm : > 0.  Returns (d,).  Raises ValueError for another shape or range.
 

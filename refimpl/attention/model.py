@@ -29,7 +29,9 @@ def self_attention(X, W_Q, W_K, W_V, queries=None):
 
 
 def prompted_attention(X, p, W_Q, W_K, W_V):
-    r"""Section 3.2. The cross-attention of $X_p = [p; X]$ with X; row 0 is $W_V^\top X^\top S(X W^\top p)$, $W = W_Q W_K^\top$.
+    r"""Section 3.2. Cross-attention of $X_p = [p; X]$ with X: row 0 is $W_V^\top X^\top S(X W^\top p)$.
+
+    There $W = W_Q W_K^\top$.
 
     X : (T, d).  p : (d,).  Weights as in self_attention.  Returns (T + 1, m).
 
@@ -84,7 +86,7 @@ def loss(X, Y, p, nu, W=None):
 
 
 def loss_gradient_p(X, Y, p, nu, W=None):
-    r"""Eq. 18. $\nabla_p \hat L = \frac1n \sum_i \ell'_i Y_i W X_i^\top J(s_i) \gamma_i$, $\ell'_i = \ell'(Y_i f(X_i))$.
+    r"""Eq. 18. $\nabla_p \hat L = \frac1n \sum_i \ell'_i Y_i W X_i^\top J(s_i) \gamma_i$, $\ell'_i = \ell'(Y_i f_i)$.
 
     $z = X q$ with $q = W^\top p$, $s = S(z)$, $f = \gamma^\top s$: so $\partial f/\partial z = J(s)\gamma$ (J is
     symmetric), $\partial f/\partial q = X^\top J\gamma$, and $\partial q/\partial p = W^\top$ puts W in front.
@@ -99,9 +101,9 @@ def loss_gradient_p(X, Y, p, nu, W=None):
 
 
 def loss_gradient_W(X, Y, p, nu, W=None):
-    r"""Lemma A.6. $\nabla_W \hat L = p v^\top$, where $v = \frac1n \sum_i \ell'_i Y_i X_i^\top J(s_i) \gamma_i$ is the gradient in q.
+    r"""Lemma A.6. $\nabla_W \hat L = p v^\top$, $v = \frac1n \sum_i \ell'_i Y_i X_i^\top J(s_i) \gamma_i$: rank one.
 
-    $q_b = \sum_a W_{ab} p_a$, so $\partial q_b/\partial W_{ab} = p_a$: every update of W has rank one.
+    v is the gradient in q (query_gradient); $q_b = \sum_a W_{ab} p_a$, so $\partial q_b/\partial W_{ab} = p_a$.
 
     Arguments as in loss.  Returns (d, d).  Raises ValueError, too, where that exceeds 1 GiB.
 

@@ -17,7 +17,7 @@ CLASSES = np.array([1, -1])
 
 
 class Totals(NamedTuple):
-    r"""Sums over $\tau' \le \tau$. uncertainty : (..., n), of $\mathfrak S^{(i)}$.  variance : (..., n, T), of $s_t(1 - s_t)$.
+    r"""Sums over $\tau' \le \tau$: uncertainty (..., n) of $\mathfrak S^{(i)}$, variance (..., n, T) of $s_t(1 - s_t)$.
 
     States: attention Eq. 9
     """
@@ -51,7 +51,8 @@ def start(s):
 def add(totals, s, relevant):
     r"""Eq. 9. The sums with one more $\tau'$: $\mathfrak S^{(i)}$ and $s_t(1 - s_t)$ at the weights s.
 
-    totals : Totals.  s : (..., n, T).  relevant : (..., n, T) bool, R.  Returns Totals.  Called at every step: unchecked.
+    totals : Totals.  s : (..., n, T).  relevant : (..., n, T) bool, R.  Returns Totals.
+    Called at every step, so it does not check its arguments.
 
     States: attention Eq. 9
     """
@@ -69,7 +70,7 @@ def clean_sum(totals, Y, Y_star):
 
 
 def noisy_sum(totals, Y, Y_star):
-    r"""Eqs. 11, 13. $\sum_{i\in N_{-c}} \sum_{\tau'} \mathfrak S^{(i)}$ for c = +1, -1: the samples of class c labelled -c.
+    r"""Eqs. 11, 13. $\sum_{i\in N_{-c}} \sum_{\tau'} \mathfrak S^{(i)}$ for c = +1, -1: class c, labelled -c.
 
     Y, Y_star : (..., n).  Returns (..., 2).
 
@@ -79,8 +80,9 @@ def noisy_sum(totals, Y, Y_star):
 
 
 def eq_9(totals, Y, Y_star):
-    r"""Eq. 9. Both sides without $C_1$: $\sum_{C_c}\sum_{\tau'} \mathfrak S$ and $\max_{i,t} \sum_{\tau'} s_t(1 - s_t)$.
+    r"""Eq. 9. Both sides without $C_1$: $\sum_{C_c}\sum_{\tau'} \mathfrak S$ and $\max_{i,t}\sum_{\tau'} s_t(1 - s_t)$.
 
+    totals : Totals.  Y, Y_star : (..., n).
     Returns left : (..., 2), classes +1, -1, and right : (...).
 
     States: attention Eq. 9
@@ -89,8 +91,9 @@ def eq_9(totals, Y, Y_star):
 
 
 def eq_10(totals, Y, Y_star, scaled=False):
-    r"""Eq. 10. Both parts of the ratio $\sum_{C_{+1}} \mathfrak S / \sum_{C_{-1}} \mathfrak S$; each over its $|C_c|$ where scaled (Appendix I).
+    r"""Eq. 10. $\sum_{C_{+1}} \mathfrak S$ and $\sum_{C_{-1}} \mathfrak S$; if scaled (Appendix I), each over $|C_c|$.
 
+    totals : Totals.  Y, Y_star : (..., n).
     Returns numerator : (...), denominator : (...).  A class without samples gives 0, or NaN where scaled.
 
     States: attention Eq. 10
@@ -103,7 +106,9 @@ def eq_10(totals, Y, Y_star, scaled=False):
 
 
 def eq_11(totals, Y, Y_star):
-    r"""Eq. 11 (benign). Both sides without $C_3$: $\sum_{C_c} \mathfrak S$ and $\sum_{N_{-c}} \mathfrak S$, each (..., 2).
+    r"""Eq. 11 (benign). Both sides, (..., 2), without $C_3$: $\sum_{C_c} \mathfrak S$, $\sum_{N_{-c}} \mathfrak S$.
+
+    totals : Totals.  Y, Y_star : (..., n).
 
     States: attention Eq. 11
     """
@@ -111,7 +116,9 @@ def eq_11(totals, Y, Y_star):
 
 
 def eq_13(totals, Y, Y_star):
-    r"""Eq. 13 (harmful). Both sides without $C_3$: $\sum_{N_{-c}} \mathfrak S$ and $\sum_{C_c} \mathfrak S$, each (..., 2).
+    r"""Eq. 13 (harmful). Both sides, (..., 2), without $C_3$: $\sum_{N_{-c}} \mathfrak S$, $\sum_{C_c} \mathfrak S$.
+
+    totals : Totals.  Y, Y_star : (..., n).
 
     States: attention Eq. 13
     """

@@ -66,7 +66,11 @@ def test_the_experiment_has_exactly_so_many_flips_and_its_weak_tokens_in_place(s
     clean = sample.X - sample.noise
     for row, y in zip(clean, sample.Y_star):
         own, other = (0, 1) if y == 1 else (1, 0)
-        assert row[0, own] == pytest.approx(2) and row[1, own] == pytest.approx(0.4) and row[2, other] == pytest.approx(0.4)
+        assert (
+            row[0, own] == pytest.approx(2)
+            and row[1, own] == pytest.approx(0.4)
+            and row[2, other] == pytest.approx(0.4)
+        )
         assert np.abs(row).sum() == pytest.approx(2.8)
 
 

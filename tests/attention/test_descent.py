@@ -71,7 +71,9 @@ def test_one_class_alone_and_one_sample_alone_train():
     assert np.all(np.isfinite(descend_p(X[:1], [1], nu, 0.1, 50)))
 
 
-@pytest.mark.parametrize("change", [dict(alpha=0), dict(alpha=np.nan), dict(steps=-1), dict(steps=1.5), dict(nu=np.ones(3))])
+@pytest.mark.parametrize(
+    "change", [dict(alpha=0), dict(alpha=np.nan), dict(steps=-1), dict(steps=1.5), dict(nu=np.ones(3))]
+)
 def test_bad_input_is_named(change):
     good = dict(X=np.ones((1, 2, 4)), Y=[1], nu=np.ones(4), alpha=0.1, steps=1)
     with pytest.raises(ValueError, match=f"^{next(iter(change))}: "):

@@ -11,7 +11,9 @@ from refimpl.attention.model import attention, loss, output
 from refimpl.attention.uncertainty import Totals
 
 
-@pytest.mark.parametrize("n, noise_rate, expected", [(20, 0.2, 4), (100, 0.2, 20), (10, 0.3, 3), (10, 0.31, 4), (7, 0, 0), (9, 1, 9)])
+@pytest.mark.parametrize(
+    "n, noise_rate, expected", [(20, 0.2, 4), (100, 0.2, 20), (10, 0.3, 3), (10, 0.31, 4), (7, 0, 0), (9, 1, 9)]
+)
 @pytest.mark.states("attention Definition 3.1")
 def test_flips_round_up_but_not_by_rounding_errors(n, noise_rate, expected):
     assert E.flips(n, noise_rate) == expected
@@ -76,7 +78,9 @@ def test_a_row_of_the_grid_from_plain_descent():
         plain = draw_experiment(np.random.default_rng(k), 20_000, norm, d, 0)
         expected = loss(plain.X, plain.Y, p, nu)
         assert row["test_loss"][k] == pytest.approx(expected, abs=5 * 0.3 / 100)  # 5 sigma of a mean of 20,000, twice
-        assert row["test_accuracy"][k] == pytest.approx(np.mean(plain.Y * output(plain.X, p, nu) > 0), abs=5 * 0.5 / 100)
+        assert row["test_accuracy"][k] == pytest.approx(
+            np.mean(plain.Y * output(plain.X, p, nu) > 0), abs=5 * 0.5 / 100
+        )
 
 
 @pytest.mark.states("attention Figure 4", "attention Figure 6")
@@ -121,3 +125,25 @@ def test_classes_without_samples_are_reported_and_never_divided_by():
         if not row["all_clean"][0]:
             return
     raise AssertionError("no draw without a class among 40")
+
+
+@pytest.mark.erratum("attention Section 5: the token that noisy samples select")
+def test_noisy_samples_select_the_weak_token_of_their_observed_label():
+    run = E.figure_3(0, 2000, 20.0)
+    noisy = run.sample.Y != run.sample.Y_star
+    picked = run.s[-1].argmax(axis=-1)
+    roles = run.sample.roles[np.arange(len(picked)), picked]
+    assert not np.any(roles[noisy] == run.sample.Y_star[noisy])  # as printed
+    np.testing.assert_array_equal(roles[noisy], run.sample.Y[noisy])
+
+
+@pytest.mark.erratum("attention Figure 4: not Eq. 9", "attention Figure 6: not Eq. 10")
+def test_the_published_ratios_are_counts_and_places_and_not_those_of_the_equations():
+    norm, d, steps = 90.0, 500, 20_000
+    row = E.grid_row(0, d, (norm,), steps, 10)
+    sample = draw_experiment(streams((0, d, round(1000 * norm)))[0], 20, norm, d, 4)
+    clean = [np.flatnonzero((sample.Y == sample.Y_star) & (sample.Y == c)) for c in (1, -1)]
+    assert row["published_4"][0] == pytest.approx(min(map(len, clean)), rel=1e-3)
+    places = [np.mean(members + 1) for members in clean]
+    assert row["published_6"][0] == pytest.approx(places[1] / places[0], rel=1e-3)
+    assert row["eq_9"][0] < 1 and not 0.5 <= row["eq_10"][0] <= 2.5

@@ -24,7 +24,9 @@ def test_each_step_is_the_public_update(setting, seed, scale):
     np.testing.assert_array_equal(path[0][0], start)
     for (rho, s), (moved, _) in zip(path, path[1:]):
         z = (M @ rho.ravel()).reshape(gamma.shape)
-        np.testing.assert_allclose(moved - rho, noise_update(z, gamma, sample.Y, setting["alpha"]), rtol=1e-7, atol=1e-12 * scale)
+        np.testing.assert_allclose(
+            moved - rho, noise_update(z, gamma, sample.Y, setting["alpha"]), rtol=1e-7, atol=1e-12 * scale
+        )
         np.testing.assert_allclose(s, attention(sample.X, combine(sample.X, rho)), rtol=1e-8, atol=1e-12)
 
 
@@ -59,7 +61,9 @@ def test_a_run_can_be_taken_up_where_it_stopped():
     rng = np.random.default_rng(0)
     M, gamma = gram(rng.standard_normal((3, 4, 20)), rng.standard_normal(20))
     half = descend(M, gamma, [1, -1, 1], 0.1, 10)
-    np.testing.assert_allclose(descend(M, gamma, [1, -1, 1], 0.1, 10, half), descend(M, gamma, [1, -1, 1], 0.1, 20), rtol=1e-11)
+    np.testing.assert_allclose(
+        descend(M, gamma, [1, -1, 1], 0.1, 10, half), descend(M, gamma, [1, -1, 1], 0.1, 20), rtol=1e-11
+    )
 
 
 def test_what_is_recorded_is_not_changed_later():
@@ -80,7 +84,15 @@ def test_a_step_that_is_too_large_stops_with_the_last_finite_state():
 
 
 @pytest.mark.parametrize(
-    "change", [dict(M=np.eye(3)), dict(M=np.ones((2, 4, 4))), dict(Y=[1, 0]), dict(Y=[1]), dict(alpha=-1), dict(rho=np.ones((2, 3)))]
+    "change",
+    [
+        dict(M=np.eye(3)),
+        dict(M=np.ones((2, 4, 4))),
+        dict(Y=[1, 0]),
+        dict(Y=[1]),
+        dict(alpha=-1),
+        dict(rho=np.ones((2, 3))),
+    ],
 )
 def test_bad_input_is_named(change):
     good = dict(M=np.eye(4), gamma=np.ones((2, 2)), Y=[1, -1], alpha=0.1, steps=1)
