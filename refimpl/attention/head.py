@@ -53,7 +53,7 @@ def empirical_direction(X, Y):
 
 
 def noise_to_signal(norm, trace, n, T, relevant, noise_rate):
-    r"""Lemma 3.1. $\frac{2 T \mathrm{Tr}\Sigma}{n |R|^2 (1 - 2\eta)^2 \|\mu\|^2}$: the empirical direction's noise over its mean, squared.
+    r"""Lemma 3.1. The empirical noise over its mean, squared: $2 T Tr \Sigma / n |R|^2 (1 - 2\eta)^2 \|\mu\|^2$.
 
     The noise $\frac{1}{2nT} \sum Y_i \epsilon_t$ is $N(0, \Sigma / 4nT)$: $E\|\cdot\|^2 = \mathrm{Tr}\Sigma / 4nT$.
     The mean, from population_direction, has the squared norm $(1 - 2\eta)^2 (|R|/T)^2 \|\mu\|^2 / 8$.
@@ -72,7 +72,7 @@ def noise_to_signal(norm, trace, n, T, relevant, noise_rate):
 
 
 def simplex_head(mu, norm=None):
-    r"""Section F. $\nu_c = \kappa(\mu_c - \bar\mu)$ with $\|\nu_b - \nu_c\|$ = norm for the first two; $1/\|\mu\|$ where None.
+    r"""Section F. $\nu_c = \kappa(\mu_c - \bar\mu)$ with $\|\nu_0 - \nu_1\|$ = norm; $1/\|\mu\|$ where None.
 
     Scaled by differences because outputs matter only through them: for K = 2, $\nu_0 - \nu_1$ is linear_head(mu, norm).
 
@@ -86,11 +86,11 @@ def simplex_head(mu, norm=None):
 
 
 def multiclass_direction(mu, zeta_R, noise_rate):
-    r"""Lemma G.1. $-\nabla_{\nu_c} L = \frac{\zeta_R}{K} (1 - \frac{\eta K}{K - 1}) (\mu_c - \bar\mu)$ at p = 0, $W_V = 0$.
+    r"""Lemma G.1. $-\nabla_{\nu_c} L = \frac{\zeta_R}{K} (1 - \frac{\eta K}{K - 1})(\mu_c - \bar\mu)$, p = 0, $\nu = 0$.
 
-    There $P_c = 1/K$: $-\nabla_{\nu_c} L = E[(1\{Y = c\} - 1/K) \bar x]$, and the weak part drops out as E[1{Y = c}] = 1/K.
-    $\Pr[Y = c | Y^*]$ is $1 - \eta$ at Y* = c, else $\eta / (K - 1)$, so with $E[\bar x|Y^*] = \zeta_R \mu_{Y^*} + \ldots$
-    the bracket is $\frac{\zeta_R}{K} [(1 - \eta) \mu_c + \frac{\eta}{K - 1} (K \bar\mu - \mu_c) - \bar\mu]$.
+    There $P_c = 1/K$: $-\nabla_{\nu_c} L = E[(1\{Y = c\} - 1/K) \bar x]$; the weak part drops out, E[1{Y = c}] = 1/K.
+    Pr[Y = c | Y*] is $1 - \eta$ at Y* = c, else $\eta / (K - 1)$, and $E[\bar x|Y^*] = \zeta_R \mu_{Y^*} + $ weak part:
+    together $\frac{\zeta_R}{K} [(1 - \eta) \mu_c + \frac{\eta}{K - 1} (K \bar\mu - \mu_c) - \bar\mu]$.
     The sign needs $\eta < (K - 1)/K$, which (A6) gives.
 
     mu : (K, d), K >= 2.  zeta_R : |R| / T, in [0, 1].  noise_rate : eta in [0, 1].  Returns (K, d).

@@ -8,8 +8,9 @@ r"""Sections 4.3 and H: the token-separation problem, and where descent goes ins
     angle(p, found.p)                   of order mismatch(found, ...) / log tau
 
 Once t* has nearly all attention, the risk is a sum of exponentials of the margins, each weighted by
-|l'_i| Y_i (gamma_{t*} - gamma_t) / n. The weights shift each margin by a logarithm, so at time tau the directions differ
-by an angle of order 1 / log tau: for unequal scores, and for equal ones where the multipliers are unequal.
+|l'_i| Y_i (gamma_{t*} - gamma_t) / n. The weights shift each margin by a logarithm, so at time tau the
+directions differ by an angle of order 1 / log tau: for unequal scores, and for equal ones where the
+multipliers are unequal.
 In the limit they agree while each support token scores less than t*; where one scores more, they never do.
 """
 
@@ -29,9 +30,11 @@ RESOLVED = 1e-7  # of the longest token difference: a hull nearer to zero than t
 class Separation(NamedTuple):
     """What separate returns.
 
-    p : (d,), or None where no p separates; multipliers : (n, T), 0 at the picked tokens, p = sum of them times W (x_{t*} - x_t)
-    least : the smallest margin at p, 1 up to rounding; None where p is
-    hull : the distance from 0 to the convex hull of the differences, over the longest of them; 1/|p| in these units
+    p : (d,), or None where no p separates; least : its smallest margin, 1 up to rounding, or None
+    multipliers : (n, T), 0 at the picked tokens, p is the sum of them times W (x_{t*} - x_t); or None
+    hull : the distance from 0 to the convex hull of the differences, over the longest of them; 1 / |p| in these units
+
+    States: attention Section H
     """
 
     p: np.ndarray | None
@@ -65,8 +68,8 @@ def separate(X, picked, W=None):
     With none, $\sum_k u_k a_k = 0$: a combination that proves that no p exists (Gordan). Solved in the span
     of the differences, in units of the longest, and the tight margins then once more by least squares.
 
-    X, picked, W as in differences.  Returns a Separation, its least margin checked to be at least 1 - 1e-6.
-    Raises FloatingPointError where the differences decide neither way in float64.
+    X, picked, W as in differences.  Returns a Separation, its least margin checked to be at least 1 - 1e-6; without a p
+    where none exists up to 1e-7 of the longest difference.  Raises FloatingPointError where neither holds.
 
     States: attention Section H
     """
@@ -117,12 +120,12 @@ def kkt(found, X, picked, W=None):
 
 
 def flow_in_q(X, Y, gamma, logs, q=None):
-    r"""Section 4.3. Gradient flow $dq/d\tau = -\nabla\hat L$ in $q = W^\top p$ from 0, in log time: $dq/du = -e^u \nabla\hat L$.
+    r"""Section 4.3. Gradient flow in $q = W^\top p$, in log time $u = \log\tau$: $dq/du = -e^u \nabla\hat L(q)$.
 
     The scores are an argument, so that they can be set apart from the tokens. Integrated to 1e-9 by LSODA.
 
-    X : (n, T, d).  Y : (n,).  gamma : (n, T).  logs : increasing, the times are their exponentials.  q : (d,) to start from.
-    Returns (len(logs), d).  Raises ValueError where the axes do not agree, FloatingPointError where the integrator stops.
+    X : (n, T, d).  Y : (n,).  gamma : (n, T).  logs : (k,) the u, increasing.  q : (d,) to start from, 0 where None.
+    Returns (k, d).  Raises ValueError where the axes do not agree, FloatingPointError where the integrator stops.
 
     States: attention Section 4.3 (max-margin obstacles)
     """
@@ -144,7 +147,9 @@ def flow_in_q(X, Y, gamma, logs, q=None):
 
 
 def angle(p, q):
-    r"""Section 4.3. The angle between two directions in radians, exact for small ones: $2 \arctan(\|a - b\| / \|a + b\|)$.
+    r"""Section 4.3. The angle between two directions in radians.
+
+    $2 \arctan(\|a - b\| / \|a + b\|)$ of the unit vectors: exact for small angles, where arccos is not.
 
     p, q : (d,), not zero.  Returns a float in [0, pi].  Raises ValueError for a zero vector.
 
@@ -158,16 +163,17 @@ def angle(p, q):
 
 
 def mismatch(found, X, Y, gamma, picked):
-    r"""Section 4.3. What $\log\tau$ times the angle between the flow's direction and the max-margin p tends to, $W = I$.
+    r"""Section 4.3. The limit of $\log\tau$ times the angle between the flow's direction and the max-margin p, $W = I$.
 
     Once $t^*$ is picked, $\dot q = \sum w_{i,t} e^{-a_{i,t} \cdot q} a_{i,t}$ with $a = x_{t^*} - x_t$ and
-    $w_{i,t} = |\ell'(Y_i\gamma_{t^*})| Y_i (\gamma_{t^*} - \gamma_t) / n$. Try $q = p \log\tau + r$: only support tokens,
-    $a \cdot p = 1$, stay, so $\sum w e^{-a \cdot r} a = p$, which says $a \cdot r = \log(w / \text{multiplier})$ for each.
-    The angle is $\|r_\perp\| / \|p\| \log\tau$, $r_\perp$ orthogonal to p: zero for equal w only with equal multipliers.
-    Early times may leave in r a part orthogonal to all support differences: a lower bound, exact where every token is support.
+    $w_{i,t} = |\ell'(Y_i\gamma_{t^*})| Y_i (\gamma_{t^*} - \gamma_t) / n$. Try $q = p \log\tau + r$: support tokens,
+    $a \cdot p = 1$, stay, so $\sum w e^{-a \cdot r} a = p$: for each of them $a \cdot r = \log(w / \text{multiplier})$.
+    The angle is $\|r_\perp\| / \|p\| \log\tau$, $r_\perp$ orthogonal to p; 0 only where all w / multiplier are equal.
+    Early times may leave in r a part orthogonal to all support differences, so in general this is a lower
+    bound; it is exact where every token is support.
 
     found : separate(X, picked), with a p.  X : (n, T, d).  Y, picked : (n,).  gamma : (n, T).
-    Returns a float; inf where a support token has $Y\gamma_t \ge Y\gamma_{t^*}$, since descent then leaves that direction.
+    Returns a float; inf where a support token has $Y\gamma_t \ge Y\gamma_{t^*}$: descent then leaves that direction.
     Raises ValueError where there is no p, or where support differences are dependent or have a multiplier of zero.
 
     States: attention Section 4.3 (max-margin obstacles)

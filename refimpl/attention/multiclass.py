@@ -25,8 +25,8 @@ RELEVANT, IRRELEVANT = -1, -2  # roles; a weakly relevant token has its class w_
 def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
     r"""Section F. n samples of Definition 3.1 with K classes.
 
-    $x_t = \mu_{Y^*} + \epsilon_t$ on R, $x_u = \rho\mu_{w_u} + \epsilon_u$ on W, $x_v = \epsilon_v$ on I; the classes $w_u$
-    uniform given that each occurs; with probability $\eta$ the label is another one, uniformly.
+    $x_t = \mu_{Y^*} + \epsilon_t$ on R, $x_u = \rho\mu_{w_u} + \epsilon_u$ on W, $x_v = \epsilon_v$ on I;
+    the classes $w_u$ uniform given that each occurs; with probability $\eta$ the label is another one, uniformly.
 
     rng : numpy Generator.  mu : (K, d), K >= 2.  relevant >= 1 and weak >= K tokens, together at most T.
     weak_scale : rho >= 0.  noise_rate : eta in [0, 1].  Sigma : its diagonal, (d,) or one number, >= 0.
@@ -46,7 +46,8 @@ def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
     roles[:, :relevant] = RELEVANT
     roles[:, relevant : relevant + weak] = [_every_class(rng, weak, K) for _ in range(n)]
     noise = np.sqrt(Sigma) * rng.standard_normal((n, T, d))
-    return Sample(signal_of(Y_star, roles, number("weak_scale", weak_scale, least=0), K) @ mu + noise, Y, Y_star, noise, roles)
+    carried = signal_of(Y_star, roles, number("weak_scale", weak_scale, least=0), K)
+    return Sample(carried @ mu + noise, Y, Y_star, noise, roles)
 
 
 def signal_of(Y_star, roles, weak_scale, K):
@@ -88,7 +89,8 @@ def loss(X, Y, p, nu, W=None):
 def loss_gradient_p(X, Y, p, nu, W=None):
     r"""Section F. $\nabla_p \hat L = \frac1n \sum_i \sum_k (P_k - 1\{Y_i = k\}) W X_i^\top J(s_i) X_i \nu_k$.
 
-    $\partial\hat L/\partial F_k = (P_k - 1\{Y_i = k\})/n$ and $\partial F_k/\partial z = J(s)\gamma_k$, $\gamma_k = X\nu_k$, $z = X W^\top p$.
+    With $z = X W^\top p$ and $\gamma_k = X\nu_k$: $\partial F_k/\partial z = J(s)\gamma_k$, and
+    $\partial\hat L/\partial F_k = (P_k - 1\{Y_i = k\})/n$.
     As $\sum_k P_k = 1$ the sum over k is $-\sum_{k \ne Y} P_k (\nu_Y - \nu_k)$: each wrong class with its own weight.
 
     Arguments as in loss.  Returns (d,).
@@ -132,11 +134,11 @@ def token_slopes(z, gamma, Y):
 def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
     r"""Section F. Lemma D.1 with K classes: gradient descent from p = 0 in $\lambda, \rho$ alone.
 
-    $\Delta\rho_{i,t} = \frac\alpha n \sum_k (1\{Y_i = k\} - P_k) s_t (\gamma_{t,k} - F_k)$, each row summing to zero, and
-    $\Delta\lambda_c = \sum_{i: Y^*_i = c} \sum_{t \in R} \Delta\rho_{i,t} + \rho \sum_i \sum_{u \in W_c} \Delta\rho_{i,u}$.
+    $\Delta\rho_{i,t} = \frac\alpha n \sum_k (1\{Y_i = k\} - P_k) s_t (\gamma_{t,k} - F_k)$; each row sums to zero.
+    $\Delta\lambda_c = \sum_{i: Y^*_i = c} \sum_R \Delta\rho_{i,t} + \rho \sum_i \sum_{W_c} \Delta\rho_{i,u}$.
 
     sample : from draw.  mu, nu : (K, d).  alpha : > 0.  record : called as record(tau, lam, rho), tau = 0 ... steps.
-    Returns lam : (K,), rho : (n, T), with $p = \sum_c \lambda_c W\mu_c + \sum \rho_{i,t} W\epsilon_t$ for any orthogonal W.
+    Returns lam : (K,), rho : (n, T): $p = \sum_c \lambda_c W\mu_c + \sum \rho_{i,t} W\epsilon_t$ for any orthogonal W.
 
     States: attention Section F
     """
@@ -153,8 +155,8 @@ def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
         lam, rho = lam + np.einsum("it,itc->c", delta_rho, carried), rho + delta_rho
 
 
-def overfit(seed, K=3, n=20, T=8, d=2000, norm=20.0, weak_scale=0.2, noise_rate=0.2, alpha=1e-3, steps=3000, fresh=2000):
-    r"""Section F. A run from p = 0 with $\Sigma = I$, |R| = 1, |W| = K and $\nu$ from simplex_head: what it fits and predicts.
+def overfit(seed, K=3, n=20, T=8, d=2000, norm=20.0, alpha=1e-3, steps=3000, fresh=2000):
+    r"""Section F. A run from p = 0 and what it fits and predicts: $\Sigma = I$, |R| = 1, |W| = K, $\rho = \eta = 0.2$.
 
     Noise is isotropic, so a fresh sample is drawn in the span of $W^\top p$ and the signals alone, exactly.
 
@@ -166,11 +168,11 @@ def overfit(seed, K=3, n=20, T=8, d=2000, norm=20.0, weak_scale=0.2, noise_rate=
     """
     mu = number("norm", norm, above=0) * np.eye(count("K", K, least=2), count("d", d, least=K))
     rng, rng_fresh = streams(seed)
-    sample, nu = draw(rng, n, mu, T, 1, K, weak_scale, noise_rate), simplex_head(mu)
-    lam, rho = recursion(sample, mu, nu, weak_scale, alpha, steps)
+    sample, nu = draw(rng, n, mu, T, 1, K, 0.2, 0.2), simplex_head(mu)
+    lam, rho = recursion(sample, mu, nu, 0.2, alpha, steps)
     p = lam @ mu + np.tensordot(rho, sample.noise, axes=2)
     Q = np.linalg.qr(np.vstack((mu, p)).T)[0]
-    test = draw(rng_fresh, fresh, mu @ Q, T, 1, K, weak_scale, 0.0)
+    test = draw(rng_fresh, fresh, mu @ Q, T, 1, K, 0.2, 0.0)
     result = {}
     for when, end in (("", p), (" at p = 0", 0 * p)):
         right = outputs(sample.X, end, nu).argmax(axis=-1) == sample.Y

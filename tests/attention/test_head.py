@@ -57,7 +57,8 @@ def test_lemma_3_1_against_the_exact_expectation(relevant, weak, rest, scale, et
 def test_lemma_g_1_against_the_exact_expectation(K, relevant, more, rest, eta):
     T = relevant + K + more + rest
     rows = exact_direction(K, T, relevant, K + more, Fraction(1, 5), eta)
-    np.testing.assert_allclose(head.multiclass_direction(np.eye(K), relevant / T, float(eta)), rows, rtol=1e-12, atol=1e-16)
+    got = head.multiclass_direction(np.eye(K), relevant / T, float(eta))
+    np.testing.assert_allclose(got, rows, rtol=1e-12, atol=1e-16)
 
 
 @pytest.mark.states("attention Lemma G.1", "attention Lemma 3.1")
@@ -127,7 +128,7 @@ def test_the_empirical_directions_noise_has_the_stated_size():
     assert abs(np.mean(sizes) - 1) < 5 * np.sqrt(2 / d / runs)
 
 
-@pytest.mark.erratum("lemma-3.1-empirical")
+@pytest.mark.erratum("attention Lemma 3.1: the empirical risk")
 def test_the_expected_risk_points_at_the_signals_but_the_empirical_one_does_not():
     """n = 12, T = 4, d = 8000, norm 25, rho = 0.2, eta = 0.05 meet (A1)-(A3) with C = 1, delta = 0.1."""
     n, T, d, norm, eta, log = 12, 4, 8000, 25.0, 0.05, np.log(12 * 4 / 0.1)
@@ -145,7 +146,7 @@ def test_the_expected_risk_points_at_the_signals_but_the_empirical_one_does_not(
     assert expected @ wanted == pytest.approx(np.linalg.norm(expected), rel=1e-14)
 
 
-@pytest.mark.erratum("lemma-g.1-noise-rate")
+@pytest.mark.erratum("attention Lemma G.1: the noise rate")
 @pytest.mark.parametrize("K", [2, 3])
 def test_above_the_chance_rate_of_wrong_labels_the_direction_turns_round(K):
     along = np.eye(K) - 1 / K

@@ -50,9 +50,9 @@ def test_separable_or_not_by_linear_programming_and_then_optimal_by_kkt(problem)
 def test_against_a_general_solver(seed):
     X = np.random.default_rng(seed).standard_normal((3, 3, 8))
     found, rows = margin.separate(X, [0, 1, 2]), constraint_rows(X, [0, 1, 2], None)
-    options = {"ftol": 1e-14, "maxiter": 500}
-    constraint = {"type": "ineq", "fun": lambda p: rows @ p - 1, "jac": lambda p: rows}
-    other = minimize(lambda p: p @ p / 2, np.ones(8), jac=lambda p: p, method="SLSQP", constraints=constraint, options=options)
+    settings = dict(method="SLSQP", options={"ftol": 1e-14, "maxiter": 500})
+    settings["constraints"] = {"type": "ineq", "fun": lambda p: rows @ p - 1, "jac": lambda p: rows}
+    other = minimize(lambda p: p @ p / 2, np.ones(8), jac=lambda p: p, **settings)
     assert other.success
     np.testing.assert_allclose(found.p, other.x, rtol=1e-5, atol=1e-6)
 
@@ -75,7 +75,7 @@ def test_by_hand():
 def test_a_repeated_token_cannot_be_separated_from_itself():
     assert margin.separate([[[1.0, 2], [1, 2], [0, 0]]], [0]).p is None
     assert margin.separate([[[1.0, 2], [1, 2]]], [0]).p is None
-    nearly = margin.separate([[[1.0, 0, 0], [0, 0, 0]], [[1.0, 1e-9, 0], [0, 0, 0]]], [0, 0])  # dependent, yet separable
+    nearly = margin.separate([[[1.0, 0, 0], [0, 0, 0]], [[1.0, 1e-9, 0], [0, 0, 0]]], [0, 0])  # but not opposed
     np.testing.assert_allclose(nearly.p, [1, 0, 0], atol=1e-8)
     assert nearly.least >= LEAST
 
@@ -175,7 +175,7 @@ def test_in_the_papers_setting_the_directions_differ_for_any_time_and_agree_in_t
         assert 160 * angles[3] > margin.mismatch(found, X, Y, scores, picked) > 2  # a lower bound: some are no support
 
 
-@pytest.mark.erratum("section-h-equal-scores")
+@pytest.mark.erratum("attention Section H: equal token scores")
 def test_equal_scores_are_neither_needed_nor_enough():
     """One sample, orthogonal differences of lengths 1 and `length`, score gaps 1000 : 1 or 1 : 1."""
     logs = np.array([80.0, 160, 320])

@@ -162,7 +162,7 @@ def test_labels_and_weak_classes_have_the_stated_law():
 @pytest.mark.states("attention Section F")
 @pytest.mark.parametrize("K, seed", [(3, 0), (3, 1), (3, 2), (4, 0), (4, 1)])
 def test_overfitting_is_benign_with_more_than_two_classes(K, seed):
-    """d = 2000, |mu| = 20, n = 20, T = 8: every label is fitted, the wrong ones too, and fresh samples are classified."""
+    """d = 2000, |mu| = 20, n = 20, T = 8: every label is fitted, wrong ones too, and fresh samples are classified."""
     run = multiclass.overfit(seed, K)
     assert run["train"] == 1 and run["wrong labels fitted"] == run["wrong labels"] >= 1
     assert run["test"] >= 0.99 and run["least lambda"] > 0
@@ -185,7 +185,7 @@ def test_theorem_4_1s_solution_overfits_benignly_with_three_classes():
     assert np.any(multiclass.outputs(train.X, mu.sum(axis=0), nu).argmax(axis=1) != train.Y)  # signals alone do not
 
 
-@pytest.mark.erratum("section-f-target-only")
+@pytest.mark.erratum("attention Section F: only the target class")
 def test_the_update_of_a_wrong_class_depends_on_its_own_probability():
     """One sample of class 0, one token for each class: tokens 1 and 2 are both "not the target"."""
     X, nu, Y = np.eye(3)[None], head.simplex_head(np.eye(3), norm=2), [0]
