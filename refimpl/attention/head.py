@@ -86,7 +86,7 @@ def simplex_head(mu, norm=None):
 
 
 def multiclass_direction(mu, zeta_R, noise_rate):
-    r"""Lemma G.1. $-\nabla_{\nu_c} L = \frac{\zeta_R}{K} (1 - \frac{\eta K}{K - 1})(\mu_c - \bar\mu)$, p = 0, $\nu = 0$.
+    r"""Lemma G.1. $-\nabla_{\nu_c} L = \frac{\zeta_R}{K} (1 - \frac{\eta K}{K - 1})(\mu_c - \bar\mu)$ at $\nu = 0$.
 
     There $P_c = 1/K$: $-\nabla_{\nu_c} L = E[(1\{Y = c\} - 1/K) \bar x]$; the weak part drops out, E[1{Y = c}] = 1/K.
     Pr[Y = c | Y*] is $1 - \eta$ at Y* = c, else $\eta / (K - 1)$, and $E[\bar x|Y^*] = \zeta_R \mu_{Y^*} + $ weak part:

@@ -131,9 +131,9 @@ def test_angles_by_hand():
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("low", [[[0, 0], [0, 0]], [[0, -5], [0.9, -1]]], ids=["equal", "unequal"])
 def test_log_time_times_the_angle_tends_to_mismatch_where_every_token_is_support(seed, low):
-    """n = 2, T = 3, d = 200, the picked token has score 1, the others `low`; 3 % at log tau = 320."""
+    """n = 2, T = 3, d = 200, the picked tokens have scores 1 and 3, the others `low`; 3 % at log tau = 320."""
     X, Y = np.random.default_rng(seed).standard_normal((2, 3, 200)), np.array([1.0, -1])
-    gamma = Y[:, None] * np.c_[np.ones(2), low]
+    gamma = Y[:, None] * np.c_[[1, 3], low]
     found = margin.separate(X, [0, 0])
     assert np.sum(found.multipliers > 0) == 4
     limit, logs = margin.mismatch(found, X, Y, gamma, [0, 0]), np.array([80.0, 160, 320])
