@@ -18,11 +18,12 @@ from tests.strategies import attention_settings, seeds
 
 @st.composite
 def settings(draw, K=None):
-    """X, Y, p, nu, W of a small K-class problem, with logits of order one."""
+    """X, Y, p, nu, W of a small K-class problem, with logits and outputs of order one: the differences need a risk that is not flat."""
     rng = np.random.default_rng(draw(seeds))
     K = draw(st.integers(2, 5)) if K is None else K
     n, T, d = (draw(st.integers(1, most)) for most in (4, 5, 6))
-    X, p, nu = rng.standard_normal((n, T, d)), rng.standard_normal(d), rng.standard_normal((K, d))
+    X, (p, *nu) = rng.standard_normal((n, T, d)), rng.standard_normal((K + 1, d)) / np.sqrt(d)
+    nu = np.array(nu)
     W = draw(st.sampled_from([None, rng.standard_normal((d, d)) / np.sqrt(d)]))
     return X, rng.integers(K, size=n), p, nu, W
 
