@@ -167,7 +167,7 @@ def mismatch(found, X, Y, gamma, picked):
 
     Once $t^*$ is picked, $\dot q = \sum w_{i,t} e^{-a_{i,t} \cdot q} a_{i,t}$ with $a = x_{t^*} - x_t$ and, up to
     a factor, $w_{i,t} = |\ell'(Y_i\gamma_{t^*})| Y_i (\gamma_{t^*} - \gamma_t)$. Try $q = p \log\tau + r$: support
-    tokens, $a \cdot p = 1$, stay, so $\sum w e^{-a \cdot r} a = p$: for each of them $a \cdot r = \log(w / \text{multiplier})$.
+    tokens, $a \cdot p = 1$, stay, $\sum w e^{-a \cdot r} a = p$, and so $a \cdot r = \log(w / \text{multiplier})$.
     The angle is $\|r_\perp\| / \|p\| \log\tau$, $r_\perp$ orthogonal to p; 0 only where all w / multiplier are equal.
     Early times may leave in r a part orthogonal to all support differences, so in general this is a lower
     bound; it is exact where every token is support.

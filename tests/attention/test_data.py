@@ -18,6 +18,9 @@ from refimpl.attention.data import (
     signals,
     streams,
 )
+from refimpl.attention.head import linear_head
+from refimpl.attention.margin import flow_in_q
+from refimpl.attention.model import output
 from tests.strategies import attention_settings, seeds
 
 ALARM = 1e-6  # the chance of a false alarm of each counting test at a seed chosen blindly
@@ -185,3 +188,16 @@ def test_no_setting_of_the_experiments_meets_the_first_two_assumptions():
     least = (n * np.log(T * n / 0.1)) ** 2
     assert both(1.01 * least, np.sqrt(1.005 * least / n), delta=0.1)
     assert not any(both(0.99 * least, norm, delta=0.1) for norm in np.linspace(1, 100, 1000))
+
+
+@pytest.mark.erratum("attention Section 3.5: (A1) is not necessary")
+def test_wrong_labels_are_fitted_far_outside_the_first_assumption():
+    """n = 100, d = 2000, |mu| = 20: n |mu|^2 = 20 Tr Sigma. The flow fits all 20 wrong labels, benignly, by time e^5."""
+    n, d, norm = 100, 2000, 20.0
+    assert n * norm**2 / d == 20  # (A1) asks for at most 1 / C
+    train, test = (draw_experiment(rng, k, norm, d, flips) for rng, k, flips in zip(streams(0), (n, 200), (20, 0)))
+    nu = linear_head(signals(norm, d))
+    p = flow_in_q(train.X, train.Y, train.X @ nu, [5.0])[0]
+    for sample in (train, test):
+        np.testing.assert_array_equal(np.sign(output(sample.X, p, nu)), sample.Y)
+    assert np.any(np.sign(output(train.X, 0 * p, nu)) != train.Y)

@@ -18,7 +18,7 @@ from tests.strategies import attention_settings, seeds
 
 @st.composite
 def settings(draw, K=None):
-    """X, Y, p, nu, W of a small K-class problem, with logits and outputs of order one: the differences need a risk that is not flat."""
+    """X, Y, p, nu, W of a small K-class problem, of order one: differences need a risk that is not flat."""
     rng = np.random.default_rng(draw(seeds))
     K = draw(st.integers(2, 5)) if K is None else K
     n, T, d = (draw(st.integers(1, most)) for most in (4, 5, 6))
