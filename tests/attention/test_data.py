@@ -192,7 +192,7 @@ def test_no_setting_of_the_experiments_meets_the_first_two_assumptions():
 
 @pytest.mark.erratum("attention Section 3.5: (A1) is not necessary")
 def test_wrong_labels_are_fitted_far_outside_the_first_assumption():
-    """n = 100, d = 2000, |mu| = 20: n |mu|^2 = 20 Tr Sigma. The flow fits all 20 wrong labels, benignly, by time e^5."""
+    """n = 100, d = 2000, |mu| = 20: n |mu|^2 = 20 Tr Sigma. By time e^5 all 20 wrong labels are fitted."""
     n, d, norm = 100, 2000, 20.0
     assert n * norm**2 / d == 20  # (A1) asks for at most 1 / C
     train, test = (draw_experiment(rng, k, norm, d, flips) for rng, k, flips in zip(streams(0), (n, 200), (20, 0)))

@@ -172,6 +172,18 @@ def test_overfitting_is_benign_with_more_than_two_classes(K, seed):
 
 
 @pytest.mark.states("attention Section F")
+def test_a_class_without_clean_samples_is_unlearned():
+    """K = 4, seed 5: class 2 has four samples, all with wrong labels. They are fitted and its signal is pushed away."""
+    K, seed = 4, 5
+    sample = multiclass.draw(data.streams(seed)[0], 20, 20 * np.eye(K, 2000), 8, 1, K, 0.2, 0.2)
+    of_class, clean = sample.Y_star == 2, sample.Y == sample.Y_star
+    assert of_class.sum() == 4 and not np.any(of_class & clean)
+    run = multiclass.overfit(seed, K)
+    assert run["train"] == 1 and run["least lambda"] < 0
+    assert run["test"] < 0.9 < run["test at p = 0"]
+
+
+@pytest.mark.states("attention Section F")
 def test_theorem_4_1s_solution_overfits_benignly_with_three_classes():
     """p = sum_c mu_c + beta sum_j (noise of a weak token of class Y_j), beta = 6/n, d = 2000, |mu| = 20."""
     K, n, mu = 3, 20, 20 * np.eye(3, 2000)
