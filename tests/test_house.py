@@ -5,9 +5,12 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from refimpl.ledger import PACKAGE
+from tests.strategies import seeds
 
 ROOT = PACKAGE.parent
 SOURCES = [path for top in ("refimpl", "plots", "tests") for path in sorted((ROOT / top).rglob("*.py"))]
@@ -96,3 +99,18 @@ def test_importing_the_package_needs_numpy_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, cwd=ROOT)
     assert done.stdout.strip() == b"[]", done.stderr.decode()
+
+
+def test_no_deadline_and_a_bounded_number_of_examples():
+    assert settings.default.deadline is None and settings.default.max_examples in (50, 1000)
+
+
+def test_noise_drawn_from_a_drawn_seed_differs_between_examples():
+    draws = set()
+
+    @given(seed=seeds)
+    def collect(seed):
+        draws.add(float(np.random.default_rng(seed).standard_normal()))
+
+    collect()
+    assert len(draws) >= 20

@@ -98,6 +98,9 @@ def test_tags_and_marks_are_read_from_the_source(tmp_path):
     assert ledger.test_marks(tmp_path / "tests", "erratum") == {"slip": ["tests/test_m.py::test_x"]}
 
 
+COMMANDS = [["ledger"], ["ledger", "--json"], ["errata"], ["errata", "--json"], ["show", "attention Eq. 3"], ["--help"]]
+
+
 def refimpl(*arguments, **options):
     command = [sys.executable, "-W", "error", "-m", "refimpl", *arguments]
     return subprocess.run(command, capture_output=True, timeout=60, cwd=ledger.PACKAGE.parent, **options)
@@ -118,7 +121,7 @@ def test_show_prints_the_source_the_tests_and_the_command_that_runs_them():
     assert "def softmax(z):" in out and "python -m pytest tests/calculus/test_softmax.py::test_each_row" in out
 
 
-@pytest.mark.parametrize("arguments", [["ledger"], ["ledger", "--json"], ["errata"], ["errata", "--json"], ["--help"]])
+@pytest.mark.parametrize("arguments", COMMANDS)
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
 def test_any_terminal_can_print_it(arguments, encoding):
     done = refimpl(*arguments, env={**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": encoding})

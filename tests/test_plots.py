@@ -24,6 +24,13 @@ def plots(*arguments, cwd=ROOT, **environment):
     return subprocess.run(command, capture_output=True, timeout=120, cwd=cwd, env=env)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("argument", ["--help", "--list"])
+def test_any_terminal_can_print_it(argument, encoding):
+    done = plots(argument, PYTHONUTF8="0", PYTHONIOENCODING=encoding)
+    assert done.returncode == 0 and done.stdout.decode("ascii") and done.stderr == b""
+
+
 def test_list_prints_name_tab_title():
     out = plots("--list").stdout.decode("ascii").splitlines()
     assert [line.split("\t")[0] for line in out] == names() and all(line.split("\t")[1] for line in out)

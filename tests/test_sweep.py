@@ -1,5 +1,7 @@
 """Cells on spawned workers: in order, seeded by their own setting, a divergent one marked."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -72,3 +74,19 @@ def test_from_a_script_with_a_main_guard(tmp_path):
 def test_a_bad_number_of_workers_is_named(jobs):
     with pytest.raises(ValueError, match="^jobs: "):
         sweep(first_noise, [(0, 0)], jobs)
+
+
+def test_results_do_not_depend_on_blas_threads_beyond_rounding():
+    code = (
+        "import json; from refimpl.attention.experiments import grid_row;"
+        "print(json.dumps({k: v.tolist() for k, v in grid_row(0, 300, (5.0, 20.0), 50, 100).items()}))"
+    )
+    rows = []
+    for threads in ("1", "2"):
+        env = {**os.environ, "OPENBLAS_NUM_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, timeout=60, env=env, cwd=PACKAGE.parent
+        )
+        rows.append(json.loads(done.stdout))
+    for name in rows[0]:
+        np.testing.assert_allclose(rows[0][name], rows[1][name], rtol=1e-9)

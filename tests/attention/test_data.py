@@ -201,3 +201,38 @@ def test_wrong_labels_are_fitted_far_outside_the_first_assumption():
     for sample in (train, test):
         np.testing.assert_array_equal(np.sign(output(sample.X, p, nu)), sample.Y)
     assert np.any(np.sign(output(train.X, 0 * p, nu)) != train.Y)
+
+
+@pytest.mark.states("attention Assumption A")
+def test_the_slack_of_an_equality_is_what_rounding_may_leave_over_what_is_left():
+    slack = assumption_a([[2.0, 0, 0], [1e-3, 1, 0]], [1.0, 1.0, 5.0], tolerance=0.1)
+    G = [[4.0, 2e-3], [2e-3, 1 + 1e-6]]
+    assert slack["equal norms"] == pytest.approx(0.1 * (G[0][0] + G[1][1]) / (G[0][0] - G[1][1]))
+    assert slack["orthogonal"] == pytest.approx(0.1 * (G[0][0] + G[1][1]) / G[0][1])
+
+
+@pytest.mark.states("attention Assumption A")
+def test_sigma_is_the_identity_unless_it_is_given():
+    mu = np.array([[1.0, 0, 0], [0, 0.6, 0.8]])
+    assert assumption_a(mu)["equal norms in Sigma"] >= 1 > assumption_a(mu, [1.0, 2.0, 2.0])["equal norms in Sigma"]
+
+
+@pytest.mark.states("attention Definition 3.1")
+@pytest.mark.parametrize(
+    "draw_some", [lambda rng: draw_experiment(rng, 500, 1.0, 20, 0), lambda rng: draw_default(rng)]
+)
+def test_the_noise_has_variance_one_where_no_sigma_is_given(draw_some):
+    noise = draw_some(streams(0)[0]).noise
+    assert ALARM < stats.chi2(noise.size).cdf(np.sum(noise**2)) < 1 - ALARM
+
+
+def draw_default(rng):
+    return draw(rng, 500, signals(1, 20), 8, 1, 2, 0.2, 0.1)
+
+
+def test_three_tokens_are_enough_for_the_experiment_and_two_are_not():
+    assert experiment_roles([1, -1], 3).tolist() == [[2, 1, -1], [2, -1, 1]]
+    with pytest.raises(ValueError, match="^T: "):
+        experiment_roles([1], 2)
+    with pytest.raises(ValueError, match="^flips: "):
+        draw_experiment(streams(0)[0], 3, 1.0, 5, 4)

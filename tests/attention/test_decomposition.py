@@ -1,5 +1,6 @@
 """Lemma D.1: descent, recursion and Gram form are one run; a given p comes apart into what it was made of."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -152,3 +153,18 @@ def test_a_p_of_zero_has_no_residual():
 def test_a_bad_rcond_is_named(rcond):
     with pytest.raises(ValueError, match="^rcond: "):
         decompose(np.ones(3), np.eye(2, 3), np.ones((1, 1, 3)), rcond=rcond)
+
+
+def test_directions_of_zero_have_rank_zero():
+    found = decompose(np.ones(3), np.zeros((2, 3)), np.zeros((1, 1, 3)))
+    assert (found.rank, found.condition, found.unique, found.residual) == (0, 1, False, 1)
+
+
+def test_a_long_p_needs_no_square_array():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((1, 4, 4000))
+    tracemalloc.start()
+    decompose(noise[0, 0], np.eye(2, 4000), noise)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23  # bytes; d x d would take 2^27

@@ -49,3 +49,28 @@ def test_the_two_sides_of_a_kink():
 def test_a_gradient_of_another_shape_is_refused():
     with pytest.raises(ValueError, match=r"^gradient: must have shape \(2,\)"):
         gradient_error(lambda x: x @ x, np.ones((2, 1)), np.ones(2))
+
+
+def test_the_step_grows_with_the_point_and_never_shrinks_below_its_value_at_one():
+    seen = []
+
+    def f(x):
+        seen.append(x[0])
+        return 0.0
+
+    h = np.finfo(float).eps ** (1 / 3)
+    central_difference(f, [1000.0])
+    central_difference(f, [0.01])
+    one_sided_differences(f, [0.01])
+    expected = [1000 + 1000 * h, 1000 - 1000 * h, 0.01 + h, 0.01 - h, 0.01, 0.01 - h, 0.01 + h, 0.01]
+    np.testing.assert_allclose(seen, expected, rtol=1e-15)
+
+
+def test_the_error_is_relative_with_the_floor_that_is_promised():
+    slopes = np.array([2.0, 1e-5, 0.0])
+    for k, off in ((0, 0.5), (1, 0.5), (2, 0.5)):
+        gradient = slopes.copy()
+        gradient[k] += off
+        expected = off / (slopes[k] + 1e-3 * 2 + 1e-6)
+        assert gradient_error(lambda x: slopes @ x, gradient, np.zeros(3)) == pytest.approx(expected, rel=1e-6)
+    assert gradient_error(lambda x: 0.0, [1e-7], [0.0]) == pytest.approx(0.1)
