@@ -90,7 +90,7 @@ def separate(X, picked, W=None):
     if least < 1 - 1e-6:
         raise FloatingPointError(f"separate: least margin {least:.9f}, the differences are too nearly dependent")
     multipliers = np.zeros(free.shape)
-    multipliers[free] = u / (1 - u.sum()) / longest**2
+    multipliers[free] = u / u.sum() * (c @ c) / longest**2  # 1 / (1 - sum u) = |p|^2 / sum u, without the cancellation
     return Separation(p, multipliers, least, hull)
 
 
