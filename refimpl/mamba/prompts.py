@@ -58,10 +58,10 @@ def orthogonal_patterns(M1, M2, V, d, beta=3.0, outlier_norm=3.0, rng=None):
     """
     M1, M2, V = count("M1", M1, 2), count("M2", M2), count("V", V)
     beta, outlier_norm = number("beta", beta, least=1), number("outlier_norm", outlier_norm, above=0)
-    frame = np.eye(M1 + M2 + V, count("d", d, M1 + M2 + V))
-    fits("patterns", d, len(frame))
+    fits("patterns", M1 + M2 + V, count("d", d, M1 + M2 + V))
+    frame = np.eye(M1 + M2 + V, d)
     if rng is not None:
-        Q, R = np.linalg.qr(rng.standard_normal((d, len(frame))))
+        Q, R = np.linalg.qr(rng.standard_normal(frame.T.shape))
         frame = (Q * np.sign(np.diag(R))).T  # the sign makes the factor, and so the draw, unique
     return Patterns(beta * frame[:M1], beta * frame[M1 : M1 + M2], outlier_norm * frame[M1 + M2 :])
 
