@@ -20,6 +20,7 @@ from refimpl.mamba.training import Setting, error, sgd, start
 
 TASKS = {"cycle": cycle, "all": all_tasks, "disjoint": disjoint_pairs}
 LABELLINGS = ("flipped", "targeted", "random")
+CHUNK = 1000  # prompts at once: they stay in the cache
 
 
 class Case(NamedTuple):
@@ -83,18 +84,19 @@ def figure_2(train, outlier_norm, cases, seed, alphas, prompts, steps, etas=(1.0
 def test_errors(models, setting, case, labelling, alpha, prompts, rng):
     """Section 2. The error of each model on the same fresh test prompts of Definition 2.
 
-    models : Weights in pattern coordinates.  Returns a list of floats.
+    models : Weights in pattern coordinates.  Returns an array of floats, one to each model.
 
     States: mamba Section 2 (generalisation error)
     """
-    outliers = outlier_coordinates(case, setting)
-    tasks = TASKS[case.test](setting.M1)
-    drawn = test_prompts(
-        rng, prompts, setting.l, tasks, setting.M2, len(outliers), alpha, case.K, labelling, case.counted
-    )
-    P = encode(drawn, setting.M1, setting.M2, setting.beta, outliers)
-    with np.errstate(over="ignore"):
-        return [error(forward(P, Psi)[0], drawn.z) for Psi in models]
+    outliers, tasks = outlier_coordinates(case, setting), TASKS[case.test](setting.M1)
+    law = (tasks, setting.M2, len(outliers), alpha, case.K, labelling, case.counted)
+    wrong = np.zeros(len(models))
+    for first in range(0, prompts, CHUNK):
+        drawn = test_prompts(rng, min(CHUNK, prompts - first), setting.l, *law)
+        P = encode(drawn, setting.M1, setting.M2, setting.beta, outliers)
+        with np.errstate(over="ignore"):
+            wrong += [len(P) * error(forward(P, Psi)[0], drawn.z) for Psi in models]
+    return wrong / prompts
 
 
 test_errors.__test__ = False  # a measurement, which pytest would take for a test
@@ -136,11 +138,11 @@ def gate_values(seed, p_a, alpha, magnitude, eta, steps, prompts):
     return G, drawn.s[:, :-1] >= 0, by_rank(G, drawn.s), P @ Psi.w, drawn.s
 
 
-def by_distance(seed, M1, alpha, prompts, steps, etas=(1.0, 0.01), train="cycle"):
-    r"""Section 2. Test error over all of $\mathcal T$ by the distance of a task's patterns on the training cycle.
+def by_distance(seed, M1, alphas, prompts, steps, etas=(1.0, 0.01), train="cycle"):
+    r"""Section 2. Test error over all of $\mathcal T$ by the distance of a task's patterns on the cycle of M1 patterns.
 
-    Flipped labels, training outliers. Returns errors (distances, 2) of Mamba and the linear Transformer, and
-    attention (distances + 1, 2): the mean of $p_i^\top W_B^\top W_C p_{query}$ over clean patterns at distance 0, 1, ...
+    Flipped labels, training outliers. Returns errors (distances, alphas, 2) of Mamba and the linear Transformer,
+    and attention (distances + 1, 2): the mean of $\mu_j^\top W_B^\top W_C \mu_k$ over patterns at distance 0, 1, ...
 
     States: mamba Section 2 (generalisation error)
     """
@@ -148,18 +150,16 @@ def by_distance(seed, M1, alpha, prompts, steps, etas=(1.0, 0.01), train="cycle"
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
     models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
     tasks, outliers = all_tasks(M1), setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
-    far = distance(tasks, M1)
-    errors, attention = [], []
-    apart = distance(np.stack(np.indices((M1, M1)), axis=-1).reshape(-1, 2), M1)
-    for Psi in models:
-        A, B = (setting.beta * W[:, :M1] for W in (Psi.W_C, Psi.W_B))
-        attention.append([(B.T @ A).ravel()[apart == k].mean() for k in range(M1 // 2 + 1)])
-    for k in range(1, M1 // 2 + 1):
-        drawn = test_prompts(streams[2], prompts, setting.l, tasks[far == k], setting.M2, setting.V, alpha)
+    errors = np.empty((M1 // 2, len(alphas), len(models)))
+    for k, i in np.ndindex(errors.shape[:2]):
+        chosen = tasks[distance(tasks, M1) == k + 1]
+        drawn = test_prompts(streams[2], prompts, setting.l, chosen, setting.M2, setting.V, alphas[i])
         P = encode(drawn, M1, setting.M2, setting.beta, outliers)
         with np.errstate(over="ignore"):
-            errors.append([error(forward(P, Psi)[0], drawn.z) for Psi in models])
-    return np.array(errors), np.array(attention).T
+            errors[k, i] = [error(forward(P, Psi)[0], drawn.z) for Psi in models]
+    apart = distance(np.indices((M1, M1)).reshape(2, -1).T, M1)
+    between = [setting.beta**2 * (Psi.W_B[:, :M1].T @ Psi.W_C[:, :M1]).ravel() for Psi in models]
+    return errors, np.array([[x[apart == k].mean() for x in between] for k in range(M1 // 2 + 1)])
 
 
 def distance(tasks, M1):
