@@ -94,8 +94,7 @@ def test_errors(models, setting, case, labelling, alpha, prompts, rng):
     for first in range(0, prompts, CHUNK):
         drawn = test_prompts(rng, min(CHUNK, prompts - first), setting.l, *law)
         P = encode(drawn, setting.M1, setting.M2, setting.beta, outliers)
-        with np.errstate(over="ignore"):
-            wrong += [len(P) * error(forward(P, Psi)[0], drawn.z) for Psi in models]
+        wrong += [len(P) * error(forward(P, Psi)[0], drawn.z) for Psi in models]
     return wrong / prompts
 
 
@@ -155,8 +154,7 @@ def by_distance(seed, M1, alphas, prompts, steps, etas=(1.0, 0.01), train="cycle
         chosen = tasks[distance(tasks, M1) == k + 1]
         drawn = test_prompts(streams[2], prompts, setting.l, chosen, setting.M2, setting.V, alphas[i])
         P = encode(drawn, M1, setting.M2, setting.beta, outliers)
-        with np.errstate(over="ignore"):
-            errors[k, i] = [error(forward(P, Psi)[0], drawn.z) for Psi in models]
+        errors[k, i] = [error(forward(P, Psi)[0], drawn.z) for Psi in models]
     apart = distance(np.indices((M1, M1)).reshape(2, -1).T, M1)
     between = [setting.beta**2 * (Psi.W_B[:, :M1].T @ Psi.W_C[:, :M1]).ravel() for Psi in models]
     return errors, np.array([[x[apart == k].mean() for x in between] for k in range(M1 // 2 + 1)])

@@ -153,7 +153,7 @@ def output_gradient_W_C(P, Psi, dF):
     States: mamba Section 11.2 (gradient of W_C)
     """
     P, W_B, dF = arrays(P=(P, "nid"), W_B=(Psi.W_B, "md"), dF=(dF, "n"))
-    return W_B @ np.einsum("n,nd,ne->de", dF, _context(P, Psi.w), P[:, -1])
+    return W_B @ (dF[:, None] * _context(P, Psi.w)).T @ P[:, -1]
 
 
 def output_gradient_W_B(P, Psi, dF):
@@ -164,7 +164,7 @@ def output_gradient_W_B(P, Psi, dF):
     States: mamba Section 11.2 (gradient of W_B)
     """
     P, W_C, dF = arrays(P=(P, "nid"), W_C=(Psi.W_C, "md"), dF=(dF, "n"))
-    return W_C @ np.einsum("n,nd,ne->de", dF, P[:, -1], _context(P, Psi.w))
+    return W_C @ P[:, -1].T @ (dF[:, None] * _context(P, Psi.w))
 
 
 def output_gradient_w(P, Psi, dF):

@@ -64,24 +64,20 @@ def encode(prompts, M1, M2, beta, outliers):
 
     States: mamba Eq. 2
     """
-    B, length = prompts.y.shape
     D = M1 + M2 + outliers.shape[1]
-    P = np.zeros((B, length, D + 1))
-    token, flat = np.arange(0, P.size, D + 1), P.reshape(-1)
-    flat[token + prompts.j.reshape(-1)] = beta
-    flat[token + M1 + prompts.k.reshape(-1)] = beta * prompts.kappa.reshape(-1)
-    carried = np.flatnonzero(prompts.s >= 0)
-    s = prompts.s.reshape(-1)[carried]
-    for v in range(outliers.shape[1]):
-        flat[token[carried] + M1 + M2 + v] = outliers[s, v]
+    P = np.zeros((*prompts.y.shape, D + 1))
+    token, flat = np.arange(0, P.size, D + 1).reshape(prompts.y.shape), P.reshape(-1)
+    flat[token + prompts.j] = beta
+    flat[token + M1 + prompts.k] = beta * prompts.kappa
+    table = np.append(outliers, np.zeros_like(outliers[:1]), axis=0)
+    for v, column in enumerate(table.T, M1 + M2):
+        P[..., v] = column[prompts.s]  # -1, no outlier, takes the last: 0
     P[..., -1] = prompts.y
     return P
 
 
 def forward(P, Psi):
     r"""Eq. 3. F and what it is made of, without checks: F (B,), then G and the attention s, each (B, l+1).
-
-    $e^{a}$ may overflow to inf, which gives the right gates 0 and 1: run it with that warning off.
 
     P : (B, l+1, D+1).  Psi : Weights.
 
@@ -109,7 +105,7 @@ def gradient(P, z, Psi):
     if w is None:
         Gy = y
     else:
-        G, sigma = _gates(P @ w)
+        G, sigma = _gates((P.reshape(-1, len(w)) @ w).reshape(s.shape))
         Gy = G * y
     t = Gy * s
     F = t.sum(axis=1)
@@ -123,9 +119,11 @@ def gradient(P, z, Psi):
 
 def _gates(a):
     """G and sigma from the pre-activations, by a product of what passes; nothing is divided by it."""
-    sigma = 1 / (1 + np.exp(-a))
+    e = np.exp(np.minimum(a, 700))  # below the largest float
+    passes = 1 / (1 + e)
+    sigma = e * passes
     G = np.ones_like(a)
-    np.multiply.accumulate(1 / (1 + np.exp(a[:, :0:-1])), axis=1, out=G[:, -2::-1])
+    np.multiply.accumulate(passes[:, :0:-1], axis=1, out=G[:, -2::-1])
     G *= sigma
     return G, sigma
 

@@ -164,12 +164,14 @@ def draw_training(rng, B, l, tasks, M2, V, p_a, K):
 
     States: mamba Definition 1
     """
-    clean = _clean(rng, B, l, tasks, M2, K)
-    outlier = rng.random((B, l)) < p_a
-    fair = 2.0 * rng.integers(2, size=(B, l), dtype=bool) - 1
-    np.copyto(clean.s[:, :l], rng.integers(V, size=(B, l)), where=outlier)
-    np.copyto(clean.y[:, :l], fair, where=outlier)
-    return clean
+    prompts = _clean(rng, B, l, tasks, M2, K)
+    if p_a > 0:
+        i = (min(2 * V / p_a, 1e15) * rng.random((B, l))).astype(int)
+        outlier, s, fair = i < 2 * V, i >> 1, 1.0 - 2 * (i & 1)  # below 2V with probability p_a, and then uniform
+        prompts.s[:, :l] = outlier * (s + 1) - 1
+        y = prompts.y[:, :l]
+        y += outlier * (fair - y)
+    return prompts
 
 
 def test_prompts(rng, B, l, tasks, M2, S, alpha, K=0.5, labelling="flipped", counted=False, placement="random"):
@@ -221,10 +223,11 @@ def tokens(prompts, patterns, outliers):
 def _clean(rng, B, l, tasks, M2, K):
     """Prompts without outliers, every example labelled by its task."""
     tasks = tasks[rng.integers(len(tasks), size=B)]
-    second = rng.integers(2, size=(B, l + 1), dtype=bool)
-    j = np.where(second, tasks[:, 1:], tasks[:, :1])
-    k = rng.integers(M2, size=(B, l + 1))
-    kappa = (2 * K) * rng.random((B, l + 1)) - K
+    u = (2 * M2) * rng.random((B, l + 1))
+    i = u.astype(int)  # the integer part and the fraction of a uniform number are independent
+    second, k = i & 1, i >> 1
+    j = tasks[:, :1] + second * (tasks[:, 1:] - tasks[:, :1])
+    kappa = (2 * K) * (u - i) - K
     y = 1.0 - 2 * second
     z = y[:, -1].copy()
     y[:, -1] = 0

@@ -97,6 +97,6 @@ def test_a_small_state_has_no_pattern_coordinates():
 @pytest.mark.states("mamba Eq. 3")
 def test_saturated_gates_give_zeros_and_ones():
     P = np.array([[[800.0, 1.0], [0.0, 1.0], [-800.0, 0.0]]])
-    with np.errstate(all="raise", over="ignore", under="ignore"):
+    with np.errstate(all="raise", under="ignore"):
         G = forward(P, Weights(np.ones((1, 2)), np.ones((1, 2)), np.array([1.0, 0.0])))[1]
     np.testing.assert_allclose(G, [[0.5, 0.5, 0]], atol=1e-300)
