@@ -14,7 +14,7 @@ from refimpl.mamba.training import Setting, initial, sgd, start
 TITLE = "Cost of a training step: pattern coordinates, plain form, PyTorch autograd"
 STATEMENTS = ["mamba Section 8.3 (algorithm)"]
 SETTINGS = {
-    "B": 128, "l": 20, "rounds": 80, "calls": 10, "sgd_steps": 20, "B_long": 2, "rounds_long": 15,
+    "B": 128, "l": 20, "rounds": 80, "calls": 10, "sgd_steps": 40, "B_long": 2, "rounds_long": 15,
     "lengths": [10, 30, 100, 300, 1000, 3000, 10000], "dimensions": [20, 60, 200, 600],
 }  # fmt: skip
 QUICK = {"rounds": 20, "rounds_long": 5, "dimensions": [20, 60, 200]}
@@ -25,7 +25,7 @@ def draw(settings, seed, jobs, progress):
     M1, M2, V, B = setting.M1, setting.M2, setting.V, settings["B"]
     law = (cycle(M1), M2, V, setting.p_a, setting.K)
     prompts = draw_training(rng, B, setting.l, *law)
-    outliers = setting.kappa_a * setting.outlier_norm * np.eye(V)
+    outliers = np.full(V, setting.kappa_a * setting.outlier_norm)
     P, Psi = encode(prompts, M1, M2, setting.beta, outliers), start(setting, rng)
 
     progress("steps at l = 20")
@@ -85,7 +85,7 @@ def plain_run(d, prompts, setting, rng):
 
 
 def torch_runs(P, z, Psi):
-    """The same gradient step by PyTorch autograd on the same arrays, one thread; {} where there is no PyTorch."""
+    """The same formula under PyTorch autograd on the same arrays, one thread; {} where there is no PyTorch."""
     try:
         import torch
     except ImportError:
@@ -100,9 +100,9 @@ def torch_runs(P, z, Psi):
             query, y = tokens_[:, -1], tokens_[:, :, -1]
             s = torch.bmm(tokens_, (query @ W_C.T @ W_B)[:, :, None])[:, :, 0]
             a = tokens_ @ w
-            opened, kept = torch.nn.functional.logsigmoid(a), torch.nn.functional.logsigmoid(-a)
-            after = kept.sum(1, keepdim=True) - kept.cumsum(1)
-            F = (torch.exp(opened + after) * y * s).sum(1)
+            passes = torch.sigmoid(-a)
+            after = torch.cat([passes[:, 1:].flip(1).cumprod(1).flip(1), torch.ones_like(passes[:, :1])], 1)
+            F = (torch.sigmoid(a) * after * y * s).sum(1)
             return torch.autograd.grad(torch.relu(1 - labels * F).mean(), (W_B, W_C, w))
 
         return step

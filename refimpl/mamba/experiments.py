@@ -111,7 +111,8 @@ def through_training(seed, p_a, eta, steps, at, prompts):
     setting = Setting(p_a=p_a)
     train, test = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     drawn = training_prompts(test, prompts, setting.l, cycle(setting.M1), setting.M2, setting.V, p_a, setting.K)
-    P = encode(drawn, setting.M1, setting.M2, setting.beta, setting.kappa_a * setting.outlier_norm * np.eye(setting.V))
+    outliers = np.full(setting.V, setting.kappa_a * setting.outlier_norm)
+    P = encode(drawn, setting.M1, setting.M2, setting.beta, outliers)
 
     def mass(t, Psi):
         return [side.mean() for side in attention_mass(forward(P, Psi)[2], drawn.j)]
@@ -148,7 +149,7 @@ def by_distance(seed, M1, alphas, prompts, steps, etas=(1.0, 0.01), train="cycle
     setting = Setting(M1=M1, tasks=TASKS[train](M1))
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
     models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
-    tasks, outliers = all_tasks(M1), setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
+    tasks, outliers = all_tasks(M1), np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     errors = np.empty((M1 // 2, len(alphas), len(models)))
     for k, i in np.ndindex(errors.shape[:2]):
         chosen = tasks[distance(tasks, M1) == k + 1]

@@ -60,18 +60,22 @@ def from_coordinates(Psi, Psi_0, E):
 def encode(prompts, M1, M2, beta, outliers):
     r"""Eq. 2. The prompt matrix in pattern coordinates: (B, l+1, D+1), four numbers to a token.
 
-    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u).
+    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u); or
+    (V,), the length of each along an axis of its own, as in training: one pass over P instead of V.
 
     States: mamba Eq. 2
     """
-    D = M1 + M2 + outliers.shape[1]
+    D = M1 + M2 + outliers.shape[-1]
     P = np.zeros((*prompts.y.shape, D + 1))
     token, flat = np.arange(0, P.size, D + 1).reshape(prompts.y.shape), P.reshape(-1)
+    table = np.append(outliers, np.zeros_like(outliers[:1]), axis=0)  # s = -1, no outlier, takes the last: 0
+    if outliers.ndim == 1:
+        flat[token + (M1 + M2) + prompts.s] = table.take(prompts.s)  # for -1 on nu's last axis, which is set below
+    else:
+        for v, column in enumerate(table.T, M1 + M2):
+            P[..., v] = column.take(prompts.s)
     flat[token + prompts.j] = beta
     flat[token + M1 + prompts.k] = beta * prompts.kappa
-    table = np.append(outliers, np.zeros_like(outliers[:1]), axis=0)
-    for v, column in enumerate(table.T, M1 + M2):
-        P[..., v] = column[prompts.s]  # -1, no outlier, takes the last: 0
     P[..., -1] = prompts.y
     return P
 
@@ -84,7 +88,7 @@ def forward(P, Psi):
     States: mamba Eq. 3
     """
     W_B, W_C, w = Psi
-    s = (P @ (P[:, -1] @ W_C.T @ W_B)[:, :, None])[:, :, 0]
+    s = (P @ (P[:, -1] @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
     G = np.ones_like(s) if w is None else _gates(P @ w)[0]
     return np.sum(G * P[:, :, -1] * s, axis=1), G, s
 
@@ -101,7 +105,7 @@ def gradient(P, z, Psi):
     """
     W_B, W_C, w = Psi
     q, y = P[:, -1], P[:, :, -1]
-    s = (P @ (q @ W_C.T @ W_B)[:, :, None])[:, :, 0]
+    s = (P @ (q @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
     if w is None:
         Gy = y
     else:
