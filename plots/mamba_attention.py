@@ -5,7 +5,7 @@ import numpy as np
 from plots import style
 from plots.report import claim
 from refimpl.mamba.experiments import by_distance, through_training
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 TITLE = "Corollary 1: attention mass through training, one layer (Figure 3 shows three)"
 STATEMENTS = ["mamba Corollary 1"]
@@ -18,14 +18,14 @@ def draw(settings, seed, jobs, progress):
     at = np.unique(np.round(np.geomspace(1, steps + 1, settings["points"])).astype(int) - 1)
     seeds = np.random.SeedSequence(seed).generate_state(settings["seeds"]).tolist()
     cells = [(s, settings["p_a"], settings["eta"], steps, at.tolist(), settings["prompts"]) for s in seeds]
-    mass = np.array(sweep(through_training, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings")))
+    mass = np.array(complete(sweep(through_training, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings"))))
     attention = by_distance(seeds[0], settings["M1"], (0.0,), settings["prompts"], (steps, 1))[1][:, 0]
     same, different = mass.mean(axis=0).T
 
     figure, (left, right) = style.figure(9, 3.6, 1, 2, width_ratios=(1.5, 1))
     for k, (side, label) in enumerate(((0, "examples with the query's pattern"), (1, "examples with the other pattern"))):
         look = dict(color=style.COLOURS[2 * k], marker=style.MARKERS[k], ls=style.DASHES[k], ms=3.5, lw=1.2, capsize=2)
-        left.errorbar(at + 1, mass[:, :, side].mean(0), mass[:, :, side].std(0), label=label, **look)
+        left.errorbar(at + 1, mass[:, :, side].mean(0), mass[:, :, side].std(0, ddof=1), label=label, **look)
     left.axhline(0, color="black", lw=0.7)
     left.set_xscale("log")
     left.set_xlabel("SGD step + 1")

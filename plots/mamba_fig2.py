@@ -5,7 +5,7 @@ import numpy as np
 from plots import style
 from plots.report import claim
 from refimpl.mamba.experiments import LABELLINGS, Case, figure_2
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 TITLE = "Figure 2: test error against the outlier fraction, Mamba and linear Transformer"
 STATEMENTS = ["mamba Figure 2", "mamba Section 3.1 (P1-P3)", "mamba Section 2 (generalisation error)"]
@@ -57,13 +57,10 @@ def errors(settings, seed, jobs, progress):
         for (train, norm), names in shared.items()
         for s in seeds
     ]
-    results = iter(sweep(figure_2, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings")))
+    results = iter(complete(sweep(figure_2, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings"))))
     found = {}
     for names in shared.values():
         rows = [next(results) for _ in seeds]
-        failed = [row for row in rows if isinstance(row, FloatingPointError)]
-        if failed:
-            raise failed[0]
         found.update({name: np.array([row[k] for row in rows]) for k, name in enumerate(names)})
     return {name: found[name] for name in CASES}
 
@@ -116,7 +113,7 @@ def draw(settings, seed, jobs, progress):
                 for name, dash in zip(LINEAR, ("-", "--")):
                     label = f"linear: {name}"
                     values = found[name][:, column, :, 1]
-                    axis.errorbar(alphas, values.mean(0), values.std(0), color="#9e9e9e", ls=dash, lw=2.5, label=label)
+                    axis.errorbar(alphas, values.mean(0), values.std(0, ddof=1), color="#9e9e9e", ls=dash, lw=2.5, label=label)
             axis.axhline(LOW, color="black", lw=0.7, ls=":")
             axis.set_yscale("symlog", linthresh=0.01, linscale=0.7)
             axis.set_ylim(-0.0005, 1.3)
@@ -142,4 +139,4 @@ def draw(settings, seed, jobs, progress):
 def curve(axis, alphas, values, k, label):
     """The mean over the seeds with one standard deviation on each side."""
     look = dict(color=style.COLOURS[k], marker=style.MARKERS[k], ls=style.DASHES[k], ms=3.5, lw=1.2, capsize=2)
-    axis.errorbar(alphas, values.mean(axis=0), values.std(axis=0), label=label, **look)
+    axis.errorbar(alphas, values.mean(axis=0), values.std(axis=0, ddof=1), label=label, **look)

@@ -7,7 +7,7 @@ from plots.report import claim
 from refimpl.calculus.gating import gate
 from refimpl.mamba.experiments import gate_values
 from refimpl.mamba.mechanism import local_bias
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 TITLE = "Corollary 2: gates vanish on outliers and decay with the distance from the query, one layer"
 STATEMENTS = ["mamba Corollary 2"]
@@ -19,7 +19,7 @@ def draw(settings, seed, jobs, progress):
     seeds = np.random.SeedSequence(seed).generate_state(settings["seeds"]).tolist()
     chosen = [settings[name] for name in ("p_a", "alpha", "kappa_a'", "eta", "steps", "prompts")]
     cells = [(s, *chosen) for s in seeds]
-    found = sweep(gate_values, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings"))
+    found = complete(sweep(gate_values, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings")))
     G, outlier, ranked, a, s = (np.concatenate(part) for part in zip(*found))
     clean_mean = np.where(outlier, np.nan, G)
     by_position = [np.nanmean(x, axis=0) for x in (clean_mean, np.where(outlier, G, np.nan))]

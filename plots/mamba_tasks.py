@@ -5,7 +5,7 @@ import numpy as np
 from plots import style
 from plots.report import claim
 from refimpl.mamba.experiments import by_distance
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 TITLE = "Unseen tasks: error by the distance of a task's patterns on the training cycle"
 STATEMENTS = ["mamba Section 2 (generalisation error)", "mamba Condition 1", "mamba Section 3.1 (P1-P3)"]
@@ -22,7 +22,7 @@ def draw(settings, seed, jobs, progress):
     etas = (settings["eta_mamba"], settings["eta_linear"])
     kinds = [("cycle", M1) for M1 in settings["M1"]] + [(train, 6) for train in settings["also"]]
     cells = [(s, M1, settings["alphas"], settings["prompts"], steps, etas, train) for train, M1 in kinds for s in seeds]
-    results = iter(sweep(by_distance, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings")))
+    results = iter(complete(sweep(by_distance, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings"))))
     found = {}
     for kind in kinds:
         pairs = [next(results) for _ in seeds]
@@ -34,7 +34,7 @@ def draw(settings, seed, jobs, progress):
             errors = found["cycle", M1][0][:, :, 0, model]
             look = dict(color=style.COLOURS[k], marker=style.MARKERS[k], ls=style.DASHES[k], ms=4, capsize=2, lw=1.2)
             beside = np.arange(1, errors.shape[1] + 1) + 0.05 * (k - 2)  # so that equal points are seen apart
-            axis.errorbar(beside, errors.mean(0), errors.std(0), label=f"$M_1$ = {M1}", **look)
+            axis.errorbar(beside, errors.mean(0), errors.std(0, ddof=1), label=f"$M_1$ = {M1}", **look)
         axis.set_xticks(range(1, max(settings["M1"]) // 2 + 1))
         axis.set_xlabel("distance of the task's patterns on the cycle")
         axis.set_title(f"{name}, trained on the cycle, no outliers", fontsize=9)
