@@ -62,7 +62,8 @@ def draw(settings, seed, jobs, progress):
               ratio.max() / ratio.min() <= 1.1),
         claim("It decays at the rate 1/2", "2^{-(j-1)} (a lower bound)", f"mean ratio {ratio.mean():.3f}",
               "within 10 % of 1/2", abs(ratio.mean() - 0.5) <= 0.05),
-        claim("Clean pre-activations are negative (Eq. 12)", "w^T p_s < 0", f"largest {clean.max():.3f}, {(clean >= 0).sum()} of {clean.size} are not", "all < 0", clean.max() < 0),
+        claim("Clean pre-activations are negative (Eq. 12)", "w^T p_s < 0",
+              f"largest {clean.max():.3f}, {(clean >= 0).sum()} of {clean.size} are not", "all < 0", clean.max() < 0),
         claim("The bound with its constants holds in every prompt", "proof of Corollary 2",
               f"least left / right side {slack:.2f}", ">= 1", slack >= 1),
         claim("The gates of a prompt sum to nearly 1 (Remark 8)", "smaller than and very close to 1",
@@ -71,4 +72,3 @@ def draw(settings, seed, jobs, progress):
     ]  # fmt: skip
     numbers = {"clean by position": by_position[0], "outlier by position": by_position[1], "by rank": mean}
     return figure, claims, numbers
-

@@ -8,7 +8,8 @@ from plots import style
 from plots.report import claim
 from refimpl.mamba.model import loss_gradient
 from refimpl.mamba.patterns import encode, gradient
-from refimpl.mamba.prompts import cycle, draw_training, orthogonal_patterns, tokens
+from refimpl.mamba.prompts import draw_training, tokens
+from refimpl.mamba.tasks import cycle, orthogonal_patterns
 from refimpl.mamba.training import Setting, initial, sgd, start
 
 TITLE = "Cost of a training step: pattern coordinates, plain form, PyTorch autograd"
@@ -36,7 +37,9 @@ def draw(settings, seed, jobs, progress):
         "plain form, d = 30": plain_run(30, prompts, setting, rng),
     }
     peers = torch_runs(P, prompts.z, Psi)
-    cost = timed({**runs, **peers}, settings["rounds"], settings["calls"], {"whole step, fresh prompts": settings["sgd_steps"]})
+    cost = timed(
+        {**runs, **peers}, settings["rounds"], settings["calls"], {"whole step, fresh prompts": settings["sgd_steps"]}
+    )
 
     progress("lengths and dimensions")
     long = {}
@@ -44,7 +47,9 @@ def draw(settings, seed, jobs, progress):
         p = draw_training(rng, settings["B_long"], length, *law)
         long[length] = lambda p=p, P=encode(p, M1, M2, setting.beta, outliers): gradient(P, p.z, Psi)
     by_length = timed(long, settings["rounds_long"], 5)
-    by_dimension = timed({d: plain_run(d, prompts, setting, rng) for d in settings["dimensions"]}, settings["rounds_long"], 1)
+    by_dimension = timed(
+        {d: plain_run(d, prompts, setting, rng) for d in settings["dimensions"]}, settings["rounds_long"], 1
+    )
     steps, dimensions = settings["sgd_steps"], settings["dimensions"]
     flat = {d: lambda s=setting._replace(d=d): sgd(s, start(s, rng), 1.0, B, steps, rng) for d in dimensions}
     flat = timed(flat, settings["rounds_long"], 1, dict.fromkeys(dimensions, steps))
@@ -117,7 +122,7 @@ def torch_runs(P, z, Psi):
 def compare(cost, peers):
     """The two ratios to PyTorch; input missing where it cannot be imported."""
     rows = (("gradient step", "The gradient step is 3 times as fast as PyTorch autograd's in float64", 3),
-            ("whole step, fresh prompts", "A whole step with fresh prompts is 2 times as fast as that gradient step", 2))  # fmt: skip
+            ("whole step, fresh prompts", "A whole step, prompts included, is 2 times as fast as that", 2))  # fmt: skip
     found = []
     for name, text, factor in rows:
         ratio = cost["PyTorch float64"] / cost[name] if peers else None
@@ -129,7 +134,7 @@ def compare(cost, peers):
 
 
 def length_claim(by_length):
-    l, t = (np.array(list(x), dtype=float) for x in (by_length.keys(), by_length.values()))  # noqa: E741
+    l, t = (np.array(list(x), dtype=float) for x in (by_length.keys(), by_length.values()))
     tail = l >= 1000
     slope = np.polyfit(np.log(l[tail]), np.log(t[tail]), 1)[0]
     return claim("The gradient step is linear in l up to 10^4", "ours", f"exponent {slope:.2f} from l = 10^3 to 10^4",
@@ -146,22 +151,36 @@ def dimension_claim(flat):
 def picture(cost, by_length, by_dimension, flat, B_long):
     figure, (bars, length, dimension) = style.figure(11, 3.6, 1, 3, width_ratios=(1.3, 1, 1))
     names = list(cost)[::-1]
-    bars.barh(names, [1e6 * cost[name] for name in names], color=[style.COLOURS[2 if "PyTorch" in n else 0] for n in names])
+    bars.barh(
+        names, [1e6 * cost[name] for name in names], color=[style.COLOURS[2 if "PyTorch" in n else 0] for n in names]
+    )
     for k, name in enumerate(names):
         bars.text(1e6 * cost[name], k, f" {1e6 * cost[name]:.0f}", va="center", fontsize=8)
     bars.margins(x=0.15)
     bars.set_xlabel("microseconds, l = 20, B = 128, one thread")
     bars.tick_params(axis="y", labelsize=8)
-    length.loglog(list(by_length), [1e6 * t for t in by_length.values()], color=style.COLOURS[0], marker="o", label="measured")
+    length.loglog(
+        list(by_length), [1e6 * t for t in by_length.values()], color=style.COLOURS[0], marker="o", label="measured"
+    )
     last = max(by_length)
-    length.loglog(list(by_length), [1e6 * by_length[last] * x / last for x in by_length], color=style.COLOURS[2], ls="--", label="linear in l")
+    length.loglog(
+        list(by_length),
+        [1e6 * by_length[last] * x / last for x in by_length],
+        color=style.COLOURS[2],
+        ls="--",
+        label="linear in l",
+    )
     length.set_xlabel(f"prompt length l (B = {B_long})")
     length.set_ylabel("gradient step, microseconds")
     length.legend(fontsize=8)
-    for k, (row, label) in enumerate(((by_dimension, "plain form, gradient"), (flat, "pattern coordinates, whole step"))):
+    for k, (row, label) in enumerate(
+        ((by_dimension, "plain form, gradient"), (flat, "pattern coordinates, whole step"))
+    ):
         look = dict(color=style.COLOURS[2 - 2 * k], marker=style.MARKERS[k], ls=style.DASHES[k], label=label)
         dimension.loglog(list(row), [1e6 * t for t in row.values()], **look)
+    dimension.set_xticks(list(flat), [str(d) for d in flat])
+    dimension.minorticks_off()
     dimension.set_xlabel("dimension d")
     dimension.set_ylabel("microseconds, l = 20, B = 128")
-    dimension.legend(fontsize=8)
+    dimension.legend(fontsize=8, loc="upper left")
     return figure

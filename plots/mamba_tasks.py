@@ -48,7 +48,8 @@ def draw(settings, seed, jobs, progress):
               f"largest mean error {max(seen):.4f}", "mean < 0.01 for each M_1", max(seen) < 0.01, "Mamba, alpha = 0")
     )  # fmt: skip
     numbers = {
-        f"{train}, M1 = {M1}": {"errors (distance, alpha, model)": errors.mean(0), "attention (distance, model)": attention.mean(0)}
+        f"{train}, M1 = {M1}": {"errors (distance, alpha, model)": errors.mean(0),
+                                 "attention (distance, model)": attention.mean(0)}
         for (train, M1), (errors, attention) in found.items()
     }  # fmt: skip
     return figure, claims, numbers
@@ -60,6 +61,7 @@ def generalises(kind, values, alphas):
     parts = [f"{name} {', '.join(f'{x:.4f}' for x in mean[:, model])}" for model, name in ((0, "Mamba"), (1, "linear"))]
     return claim(
         f"All tasks generalise, trained on {kind[0]}, M_1 = {kind[1]}", "desirable generalisation on all tasks in T",
-        f"by distance 1, 2, ...: {'; '.join(parts)}", "Mamba's mean < 0.01 at every distance", np.all(mean[:, 0] < 0.01),
+        f"by distance 1, 2, ...: {'; '.join(parts)}", "Mamba's mean < 0.01 at every distance",
+        np.all(mean[:, 0] < 0.01),
         f"alpha = {alphas[0]:g}",
     )  # fmt: skip

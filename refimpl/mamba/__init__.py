@@ -1,17 +1,17 @@
 r"""Li et al. 2025, "How Can Mamba Learn In Context with Outliers and Generalize Provably?", arXiv 2510.00399.
 
-Reading table, in the paper's order.
+Reading table, in the paper's order; the tests are in tests/mamba, test_gating in tests/calculus.
 
     section             module          main functions                                     tests
-    2, 11.1: Eqs. 1, 3  model           recurrence, unrolled, gathered, attention, output  tests/mamba/test_model.py
-    2, 11.2, 11.3       model           loss_gradient, output_gradient_W_C, _W_B, _w       tests/mamba/test_model.py
-    2, 11.3, Lemma 6    calculus.gating gate, gate_jacobian, gate_vjp, distance_mass       tests/calculus/test_gating.py
-    3.2: Eqs. 2, 4, 5   prompts         training_prompts, test_prompts, tokens             tests/mamba/test_prompts.py
-    3.2, Condition 1    prompts         cycle, balanced_tasks, condition_1                 tests/mamba/test_prompts.py
-    2, 8.3              training        initial, start, sgd, error                         tests/mamba/test_training.py
-    (ours)              patterns        axes, encode, forward, gradient                    tests/mamba/test_patterns.py
-    3.5: Corollaries    mechanism       attention_mass, outlier_gate, local_bias           tests/mamba/test_mechanism.py
-    3.1, 4.1: Figure 2  experiments     figure_2, through_training, gate_values            tests/mamba/test_experiments.py
+    2, 11.1: Eqs. 1, 3  model           recurrence, unrolled, gathered, attention, output  test_model
+    2, 11.2, 11.3       model           loss_gradient, output_gradient_W_C, _W_B, _w       test_model
+    2, 11.3, Lemma 6    calculus.gating gate, gate_jacobian, gate_vjp, distance_mass       test_gating
+    3.2, Condition 1    tasks           orthogonal_patterns, all_tasks, cycle, condition_1 test_prompts
+    3.2: Eqs. 2, 4, 5   prompts         training_prompts, test_prompts, tokens             test_prompts
+    2, 8.3              training        initial, start, sgd, error                         test_training
+    (ours)              patterns        axes, encode, forward, gradient                    test_patterns
+    3.5: Corollaries    mechanism       attention_mass, outlier_gate, local_bias           test_mechanism
+    3.1, 4.1: Figure 2  experiments     figure_2, through_training, gate_values            test_experiments
 
 Read model first, then prompts; patterns says why training may forget d. Data flow of a training step:
 rng -> Prompts (indices) -> P (patterns.encode, or prompts.tokens) -> gradient -> Weights.

@@ -15,7 +15,8 @@ import numpy as np
 from refimpl.checks import number
 from refimpl.mamba.mechanism import attention_mass, by_rank
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import UNSEEN, all_tasks, cycle, disjoint_pairs, test_prompts, training_prompts
+from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
+from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, error, sgd, start
 
 TASKS = {"cycle": cycle, "all": all_tasks, "disjoint": disjoint_pairs}
@@ -54,7 +55,7 @@ def trained(setting, gated, rng, steps, eta, B=128, record=None, at=()):
 
 
 def outlier_coordinates(case, setting):
-    r"""Section 4.1. $\kappa_a' v_s^{*\prime}$ along the unit outliers: (S, V), the training ones or the three unseen ones.
+    r"""Section 4.1. $\kappa_a' v_s^{*\prime}$ along the unit outliers, (S, V): the training ones or the unseen three.
 
     States: mamba Eq. 5
     """

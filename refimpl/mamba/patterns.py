@@ -36,11 +36,12 @@ def to_coordinates(Psi, E):
 
     States: mamba Section 8.3 (algorithm)
     """
-    tokens = _with_label(E)
-    inside = lambda W: E @ arrays(W=(W, "md"))[: E.shape[1]] @ tokens.T  # noqa: E731
-    if len(Psi.W_B) < E.shape[1]:
-        raise ValueError(f"W_B: pattern coordinates need a state size of at least {E.shape[1]}, got {len(Psi.W_B)}")
-    return Weights(inside(Psi.W_B), inside(Psi.W_C), None if Psi.w is None else tokens @ Psi.w)
+    W_B, W_C = arrays(W_B=(Psi.W_B, "md"), W_C=(Psi.W_C, "md"))
+    tokens, d = _with_label(E), E.shape[1]
+    if len(W_B) < d:
+        raise ValueError(f"W_B: pattern coordinates need a state size of at least {d}, got {len(W_B)}")
+    inside = [E @ W[:d] @ tokens.T for W in (W_B, W_C)]
+    return Weights(*inside, None if Psi.w is None else tokens @ Psi.w)
 
 
 def from_coordinates(Psi, Psi_0, E):
@@ -96,12 +97,13 @@ def forward(P, Psi):
 def gradient(P, z, Psi):
     r"""Sections 11.2, 11.3. The gradients of the mean hinge loss in few array operations, without checks.
 
-    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With $t_i = G_i y_i s_i$ the
-    gate's product is $u_s = \dot F (t_s - \sigma_s \sum_{i \le s} t_i)$, the same as $t_s (1 - \sigma_s) - \sigma_s \sum_{i < s} t_i$.
+    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With
+    $t_i = G_i y_i s_i$ the gate's product is $u_k = \dot F (t_k - \sigma_k \sum_{i \le k} t_i)$, which is
+    $\dot F (t_k (1 - \sigma_k) - \sigma_k \sum_{i < k} t_i)$ as in refimpl.calculus.gating.
 
     P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,).
 
-    States: mamba Section 11.2 (gradient of W_C); mamba Section 11.2 (gradient of W_B); mamba Section 11.3 (gradient of w)
+    States: mamba Section 11.2 (gradient of W_C); mamba Section 11.2 (gradient of W_B)
     """
     W_B, W_C, w = Psi
     q, y = P[:, -1], P[:, :, -1]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from refimpl.mamba.model import Weights, attention, gates, loss_gradient, output
 from refimpl.mamba.patterns import axes, encode, forward, from_coordinates, gradient, to_coordinates
-from refimpl.mamba.prompts import UNSEEN, all_tasks, orthogonal_patterns, test_prompts, tokens, unseen_outliers
+from refimpl.mamba.prompts import UNSEEN, test_prompts, tokens, unseen_outliers
+from refimpl.mamba.tasks import all_tasks, orthogonal_patterns
 from refimpl.mamba.training import Setting, fresh_prompts, initial, plain_step, sgd
 from tests.mamba.draws import models
 from tests.strategies import seeds
@@ -19,7 +20,9 @@ SETTING = Setting()  # d = 30, M1 = 6, M2 = 10, V = 3
 
 def turned(rng):
     """Section 4.1's patterns in random directions of R^30, and a unit vector u orthogonal to them all."""
-    patterns = orthogonal_patterns(SETTING.M1, SETTING.M2, SETTING.V, SETTING.d, SETTING.beta, SETTING.outlier_norm, rng)
+    patterns = orthogonal_patterns(
+        SETTING.M1, SETTING.M2, SETTING.V, SETTING.d, SETTING.beta, SETTING.outlier_norm, rng
+    )
     E = axes(patterns)
     u = rng.standard_normal(SETTING.d)
     u -= E.T @ (E @ u)
@@ -86,7 +89,9 @@ def test_sgd_takes_the_same_steps_in_both_coordinates(gated):
     if gated:  # and u matters: without it the gates are others
         other = tokens(p, patterns, outliers - np.outer([2.0, -4.0, 8.0], u))
         assert np.max(np.abs(gates(other, plain.w) - gates(tokens(p, patterns, outliers), plain.w))) > 1e-3
-        assert np.allclose(attention(other, *plain[:2]), attention(tokens(p, patterns, outliers), *plain[:2]), atol=1e-11)
+        assert np.allclose(
+            attention(other, *plain[:2]), attention(tokens(p, patterns, outliers), *plain[:2]), atol=1e-11
+        )
 
 
 def test_a_small_state_has_no_pattern_coordinates():

@@ -9,7 +9,8 @@ from scipy.stats import kstest
 from refimpl.checks import Diverged
 from refimpl.mamba.model import Weights, loss, output
 from refimpl.mamba.patterns import axes, encode, from_coordinates
-from refimpl.mamba.prompts import cycle, orthogonal_patterns, tokens, training_prompts
+from refimpl.mamba.prompts import tokens, training_prompts
+from refimpl.mamba.tasks import cycle, orthogonal_patterns
 from refimpl.mamba.training import Setting, descend, error, fresh_prompts, initial, plain_step, sgd, start
 
 SMALL = Setting(d=9, M1=3, M2=2, V=2, l=6)
