@@ -58,7 +58,7 @@ def recurrence(P, W_B, W_C, W, h_0=None):
     """
     P, W_B, W_C = arrays(P=(P, "id"), W_B=(W_B, "md"), W_C=(W_C, "md"))
     A_tilde, B_tilde = discretise(P, W_B, W)
-    h = np.zeros(A_tilde.shape[1:]) if h_0 is None else arrays(h_0=(h_0, "dm"))
+    h = np.zeros(A_tilde.shape[1:]) if h_0 is None else arrays(W_B=(W_B, "md"), h_0=(h_0, "dm"))[1]
     o = []
     for p, A, B in zip(P, A_tilde, B_tilde):
         h = h * A + p[:, None] * B
