@@ -52,7 +52,7 @@ def draw(settings, seed, jobs, progress):
     )
     steps, dimensions = settings["sgd_steps"], settings["dimensions"]
     flat = {d: lambda s=setting._replace(d=d): sgd(s, start(s, rng), 1.0, B, steps, rng) for d in dimensions}
-    flat = timed(flat, settings["rounds_long"], 1, dict.fromkeys(dimensions, steps))
+    flat = timed(flat, settings["rounds"], 1, dict.fromkeys(dimensions, steps))
 
     figure = picture(cost, by_length, by_dimension, flat, settings["B_long"])
     claims = compare(cost, peers) + [length_claim(by_length), dimension_claim(flat)]
