@@ -1,0 +1,173 @@
+r"""Section 3.2: the prompts of training (Definition 1) and of testing (Definition 2).
+
+    patterns = orthogonal_patterns(6, 10, 3, d=30, beta=3.0, outlier_norm=3.0)
+    prompts = training_prompts(rng, 128, 20, cycle(6), 10, 3, p_a=0.6, K=0.5)
+    P = tokens(prompts, patterns, kappa_a * patterns.v)            # Eq. 2
+
+A batch of prompts is a few arrays of indices: which pattern, which outlier, which label each
+example carries. The vectors are made from it, here or in pattern coordinates (patterns.py).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from refimpl.checks import arrays, count, fits, labels, number
+from refimpl.mamba.tasks import pairs
+
+# Section 4.1: the unseen outliers v'_1, v'_2, v'_3 as mixtures of the training ones; L = 0.3.
+UNSEEN = ((0.7, 0.6, -0.4), (0.4, 0.7, -0.6), (-0.7, 0.5, 0.5))
+
+
+class Prompts(NamedTuple):
+    r"""Definitions 1 and 2. B prompts of l examples and, last, the query.
+
+    tasks (B, 2): a, b, labelled +1, -1.  j, k (B, l+1): relevant and irrelevant pattern.  kappa (B, l+1).
+    s (B, l+1): which outlier, -1 for none.  y (B, l+1): labels, 0 for the query.  z (B,): the query's label.
+
+    States: mamba Definition 1; mamba Definition 2
+    """
+
+    tasks: np.ndarray
+    j: np.ndarray
+    k: np.ndarray
+    kappa: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+
+
+def unseen_outliers(v, mixture, u=None):
+    r"""Eq. 5 and Theorem 2(a). Test outliers $v' = \sum_i \lambda_i v_i^* + u$ with $\sum_i \lambda_i > 0$.
+
+    v : (V, d) the training outliers.  mixture : (S, V) the lambdas.  u : (S, d), orthogonal to all patterns
+    (only its orthogonality to v is checked here); zero if None.
+    Returns (S, d).  Raises ValueError for a mixture whose sum is not positive, or a u not orthogonal to v.
+
+    States: mamba Eq. 5
+    """
+    v, mixture = arrays(v=(v, "Vd"), mixture=(mixture, "SV"))
+    if np.any(np.sum(mixture, axis=1) <= 0):
+        raise ValueError("mixture: every row must have a positive sum")
+    if u is None:
+        return mixture @ v
+    mixture, v, u = arrays(mixture=(mixture, "SV"), v=(v, "Vd"), u=(u, "Sd"))
+    if np.any(np.abs(u @ v.T) > 1e-9 * (1 + np.abs(u).max() * np.abs(v).max())):
+        raise ValueError("u: must be orthogonal to the training outliers")
+    return mixture @ v + u
+
+
+def training_prompts(rng, B, l, tasks, M2, V, p_a, K=0.5):
+    r"""Eq. 4 and Definition 1. x = mu_j + kappa nu_k, with probability p_a + kappa_a v*_s, and then a fair label.
+
+    j is one of the task's two patterns, each with probability 1/2 (Definition 1, over Eq. 4's "arbitrarily
+    selected"); k, s uniform; kappa ~ U(-K, K); the query carries no outlier. y_i = f(x_i) for clean examples alone.
+
+    B, l : prompts and examples.  tasks : (n, 2), each prompt's drawn uniformly.  M2, V : numbers of patterns.
+    Returns Prompts.  Raises ValueError for a p_a outside [0, 1), K outside [0, 1/2], or tasks that are none.
+
+    States: mamba Eq. 4; mamba Definition 1
+    """
+    p_a, K = number("p_a", p_a, 0, 1 - 1e-12), number("K", K, 0, 0.5)
+    return draw_training(rng, count("B", B), count("l", l), pairs(tasks), count("M2", M2), count("V", V), p_a, K)
+
+
+def draw_training(rng, B, l, tasks, M2, V, p_a, K):
+    """Definition 1. training_prompts without the checks, for the loop of training.
+
+    States: mamba Definition 1
+    """
+    prompts = _clean(rng, B, l, tasks, M2, K)
+    if p_a > 0:
+        i = (min(2 * V / p_a, 1e15) * rng.random((B, l))).astype(int)
+        outlier, s, fair = i < 2 * V, i >> 1, 1.0 - 2 * (i & 1)  # below 2V with probability p_a, and then uniform
+        prompts.s[:, :l] = outlier * (s + 1) - 1
+        y = prompts.y[:, :l]
+        y += outlier * (fair - y)
+    return prompts
+
+
+def test_prompts(rng, B, l, tasks, M2, S, alpha, K=0.5, labelling="flipped", counted=False, placement="random"):
+    r"""Eq. 5 and Definition 2. As in training, but kappa' ~ U(-K', K'), S test outliers, and any label on them.
+
+    alpha : in [0, 1), the probability of an outlier in each example, or, if counted, the exact share of the l
+    examples, rounded half up.  placement : "farthest" from the query, "closest", or "random".
+    labelling : "flipped" to -f(x), "targeted" to +1 (Example 1), "random", or a function of the clean
+    Prompts and rng that returns (B, l) labels, used where there is an outlier.
+    Returns Prompts.  Raises ValueError for an argument that is none of these.
+
+    States: mamba Eq. 5; mamba Definition 2; mamba Example 1
+    """
+    alpha, K, B, l = number("alpha", alpha, 0, 1 - 1e-12), number("K", K, 0), count("B", B), count("l", l)
+    prompts = _clean(rng, B, l, pairs(tasks), count("M2", M2), K)
+    outlier = _places(rng, B, l, alpha, counted, placement)
+    known = {"flipped": _flipped, "targeted": _targeted, "random": _random}
+    if not callable(labelling) and labelling not in known:
+        raise ValueError(f"labelling: must be a function or one of {sorted(known)}, got {labelling!r}")
+    y = labels("labelling", known.get(labelling, labelling)(prompts, rng))
+    if y.shape != (B, l):
+        raise ValueError(f"labelling: must give labels of shape {(B, l)}, got {y.shape}")
+    np.copyto(prompts.s[:, :l], rng.integers(count("S", S), size=(B, l)), where=outlier)
+    np.copyto(prompts.y[:, :l], y, where=outlier)
+    return prompts
+
+
+test_prompts.__test__ = False  # a sampler, which pytest would take for a test
+
+
+def tokens(prompts, patterns, outliers):
+    r"""Eq. 2. The prompt matrix, row i the token $p_i = (x_i, y_i)$: (B, l+1, d+1), the query last with label 0.
+
+    prompts : Prompts.  patterns : Patterns.  outliers : (S, d), $\kappa_a v_s^*$ or $\kappa_a' v_s^{*\prime}$.
+    Raises ValueError for fewer outliers than the prompts carry, or an array that would be too large.
+
+    States: mamba Eq. 2
+    """
+    mu, nu, outliers = arrays(mu=(patterns.mu, "jd"), nu=(patterns.nu, "kd"), outliers=(outliers, "Sd"))
+    if prompts.s.max() >= len(outliers):
+        raise ValueError(f"outliers: the prompts carry {prompts.s.max() + 1}, got {len(outliers)}")
+    fits("tokens", *prompts.y.shape, mu.shape[1] + 1)
+    x = mu[prompts.j] + prompts.kappa[..., None] * nu[prompts.k]
+    carried = prompts.s >= 0
+    x[carried] += outliers[prompts.s[carried]]
+    return np.concatenate([x, prompts.y[..., None]], axis=-1)
+
+
+def _clean(rng, B, l, tasks, M2, K):
+    """Prompts without outliers, every example labelled by its task."""
+    tasks = tasks[rng.integers(len(tasks), size=B)]
+    u = (2 * M2) * rng.random((B, l + 1))
+    i = u.astype(int)  # the integer part and the fraction of a uniform number are independent
+    second, k = i & 1, i >> 1
+    j = tasks[:, :1] + second * (tasks[:, 1:] - tasks[:, :1])
+    kappa = (2 * K) * (u - i) - K
+    y = 1.0 - 2 * second
+    z = y[:, -1].copy()
+    y[:, -1] = 0
+    return Prompts(tasks, j, k, kappa, np.full((B, l + 1), -1), y, z)
+
+
+def _places(rng, B, l, alpha, counted, placement):
+    """(B, l) booleans: which examples carry an outlier."""
+    if placement not in ("farthest", "closest", "random"):
+        raise ValueError(f"placement: must be 'farthest', 'closest' or 'random', got {placement!r}")
+    outlier = rng.random((B, l))
+    if counted:
+        outlier = np.argsort(np.argsort(outlier, axis=1), axis=1) < int(alpha * l + 0.5)
+    else:
+        outlier = outlier < alpha
+    if placement != "random":
+        outlier = np.sort(outlier, axis=1)
+    return outlier[:, ::-1] if placement == "farthest" else outlier
+
+
+def _flipped(prompts, rng):
+    return -prompts.y[:, :-1]
+
+
+def _targeted(prompts, rng):
+    return np.ones_like(prompts.y[:, :-1])
+
+
+def _random(prompts, rng):
+    return 2.0 * rng.integers(2, size=prompts.y[:, :-1].shape) - 1
