@@ -110,6 +110,15 @@ def test_the_quadratic_terms_and_those_of_the_noise_are_attained():
     assert high[1] == pytest.approx(lam[1], rel=2e-2)
 
 
+@pytest.mark.states("attention Lemma E.1", "attention Eqs. 206-207")
+def test_the_loss_derivative_s_range_in_the_bounds():
+    """c = a + e; a clean sample of the other class that is half way has |l'| well above the lower end."""
+    where = generalization.spread(2.0, 0.5)
+    assert (where.least, where.most) == pytest.approx((1 / (1 + np.exp(2.5)), 1 / (1 + np.exp(-2.5))))
+    lam, low, high = one_step([[0.5, 0.5, 0]], [-1], [-1], [[2, 1, -1]], 0.05, 2.0)
+    assert low[0] <= lam[0] <= high[0] and low[1] <= lam[1] <= high[1]
+
+
 @pytest.mark.erratum("attention-e1-sum")
 def test_the_coefficients_sum_the_updates_before_their_time():
     """At tau = 0 both are zero, though the first update is not; at tau = 1 it is that update alone."""
@@ -234,6 +243,20 @@ def test_the_harmful_case(n, T, relevant, kept, C_3):
     wrong, (least, _), attention = trials.generalize(run, -1, np.random.default_rng(0), 2000)
     assert least > HARMFUL and attention < 0.05
     assert trials.generalize(run, 1, np.random.default_rng(0), 2000)[0] == 0
+
+
+@pytest.mark.states("attention Eq. 9")
+def test_eq_9_has_no_absolute_constant_in_the_regime():
+    """d = 1e18, log t = 1,000. |R| = 1: the ratio of Eq. 9 is of the order of rho, which (A'3) lets go to 0, exponent
+    within 0.05 of 1 over two decades; the weak tokens' rivalry lasts 1/rho times as long as the relevant ones' lead.
+    |R| = 2: two relevant tokens, told apart by the noise alone, accumulate without bound; the ratio is below 1e-3."""
+    scales, ratios = [1e-2, 1e-3, 1e-4], []
+    for rho in scales:
+        run = trials.run(np.random.default_rng(0), (1000.0,), 12, 3e6, 10**18, 4, 1, 2, rho, flips=(1, 1))
+        ratios.append(class_sums(run, 0)[0].min())
+    assert abs(np.polyfit(np.log(scales), np.log(ratios), 1)[0] - 1) < 0.05 and ratios[0] < 0.2
+    run = trials.run(np.random.default_rng(0), (1000.0,), 12, 3e6, 10**18, 5, 2, 2, 1e-2, flips=(1, 1))
+    assert class_sums(run, 0)[0].max() < 1e-3
 
 
 def test_the_trial_s_law_is_that_of_fresh_samples():
