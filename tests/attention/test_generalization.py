@@ -367,6 +367,41 @@ def test_attention_follows_the_noise_that_it_averages():
         assert abs(plus + minus - 1) < 0.02
 
 
+@pytest.mark.erratum("attention-e24-deviation")
+def test_no_threshold_makes_one_event_certain_and_the_other_a_fair_coin():
+    """b has to pass 2 c_2 sqrt(log)/(rho |mu|) for the sign to be certain on E_{+1}, E_{-1}: rho |mu|^2 b is then not
+    small against |mu|/sqrt(T), for any c_2 with which Lemma A.1 (iii) holds. T = 3, rho |mu| below that, so that E_= is
+    everything, lam_{+1} = lam_{-1} / 4: all fresh samples are called +1. One class is never wrong, the other always;
+    the law of f does not depend on Y*, so that the error is a half all the same."""
+    T, n, c_2 = 3, 12, np.sqrt(14 / 3)
+    noise = 2 * c_2 * np.sqrt(conditions.log_factor(n, T, 0.1))
+    rho = noise / 1.2 / 1000.0
+    b = noise / (rho * 1000.0)
+    assert b > 1 and rho * 1000.0 * b > 10 / np.sqrt(T)
+    test, s, f = fresh_outputs(harmful_law([-0.01, -0.04], 0.0), rho, T=T)
+    shares = generalization.event_shares(generalization.weak_difference(s, test.roles), test.Y_star, b)
+    np.testing.assert_array_equal(shares[:, 2], 1)
+    plus, minus = (np.mean(f[test.Y_star == c] * c <= 0) for c in (1, -1))
+    assert plus < 1e-3 < 0.46 and minus > 1 - 1e-3
+
+
+@pytest.mark.erratum("attention-e1-noisy-balance")
+def test_eq_207_needs_balanced_noisy_sums():
+    """The first step, |R| = 1, T = 4, |nu| = 1/|mu|: one clean sample in each class, 2 noisy ones with Y* = +1 and 1,500
+    with Y* = -1, rho at the upper end of (A'3) for C = 5. Eqs. 9, 10 and 13 hold with C_1 = 1, C_2 = 1, C_3 = 2, but
+    lam_{+1} > 0: the weak tokens of the 1,500 outweigh it. With 2 and 2 both coefficients are negative."""
+    for other, sign in ((1500, 1), (2, -1)):
+        Y_star = np.array([1.0] * 3 + [-1.0] * (1 + other))
+        Y = Y_star.copy()
+        Y[1:3], Y[4:] = -1, 1
+        roles, s = np.array([[2, 1, -1, 0]] * len(Y)), np.full((len(Y), 4), 0.25)
+        totals = uncertainty.add(uncertainty.start(s), s, roles == data.RELEVANT)
+        (left, right), (noisy, clean) = uncertainty.eq_9(totals, Y, Y_star), uncertainty.eq_13(totals, Y, Y_star)
+        assert np.all(left >= right) and clean[0] == clean[1] and np.all(noisy >= 2 * clean)
+        lam, low, high = one_step(s, Y, Y_star, roles, conditions.weak_scale_limit(len(Y), 4, 5), np.sqrt(0.5))
+        assert np.sign(lam[0]) == sign and lam[1] < 0 and np.all(low <= lam) and np.all(lam <= high)
+
+
 @pytest.mark.erratum("attention-e24-balance")
 def test_balanced_clean_sums_do_not_balance_negative_coefficients():
     """The first step, |R| = 1: one clean sample in each class, 2 and 40 noisy ones. Eqs. 9, 10 and 13 hold with
