@@ -7,6 +7,11 @@ Numbering: arXiv 2409.17625v1. Read in this order (tests in tests/attention/, te
     3.3           data              draw, draw_experiment, signals, assumption_a, signal_of
     3.4           head              linear_head
     3.4, A.6      descent           descend_p, descend_W
+    3.5, A.8      conditions        assumptions, strong_assumptions, equation_45, implied_slack, smallest_setting
+    A.7, Rem. 2   smoothness        hessian, smoothness_constants, descent_sides, smoothness_on_good_runs
+    B             concentration     norm_range, noise_product_bound, signal_product_bound, class_counts, missing_sign
+    A.1, C.1-C.2  good_run          good_run, good_test, failure_bounds, token_score_range
+    4.1, C        existence         direction, solution, least_scale, logit_bounds, requirements
     4, Def. 4.1   uncertainty       uncertainty, eq_9, eq_10, eq_11, eq_13
     D.1           decomposition     noise_update, signal_update, recursion, reconstruct, decompose
     5, I          experiments       figure_1, figure_3, grid
@@ -33,4 +38,8 @@ Glossary (code, symbol, place, shape):
     lam, rho      lambda_c, rho_{i,t}            D.1       (2,), (n, T)
     carried       what x_t has of each signal    D.1       (n, T, 2)
     M             X X^T over all tokens          ours      (nT, nT)
+    setting       n, T, Tr(Sigma), |mu|, ...     3.5       conditions.Setting
+    k             1/C', c_1, c_2, c'             A.1       good_run.Constants
+    noisy, tokens N, u_j                         4.1       (|N|,), (|N|,)
+    beta          beta_j                         4.1       (|N|,)
 """

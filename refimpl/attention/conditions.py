@@ -22,6 +22,8 @@ class Setting(NamedTuple):
     n, T : samples, tokens.  trace : Tr(Sigma), which is d where Sigma = I.  norm : |mu|.  weak_scale : rho.
     noise_rate : eta.  alpha : the step.  lipschitz : of the risk's gradient, or a bound on it.
     delta : the failure probability.
+
+    States: attention Assumption A1; attention Assumption A4
     """
 
     n: int
@@ -55,7 +57,8 @@ def assumptions(setting, C):
 
 
 def common_assumptions(setting, C):
-    r"""Section 3.5, (A4)-(A6). $\alpha \le \min\{1/\mathrm{Lip}, n/\mathrm{Tr}\,\Sigma\}/C$; $n \ge C \log(1/\delta)$; $\eta \le 1/C$.
+    r"""Section 3.5, (A4)-(A6). $\alpha \le \min\{1/\mathrm{Lip}, n/\mathrm{Tr}\,\Sigma\}/C$; $n \ge C
+    \log(1/\delta)$; $\eta \le 1/C$.
 
     Arguments and result as in assumptions.
 
@@ -136,9 +139,9 @@ def implied_slack(n, T, delta, C):
     r"""Lemma A.8. The slack of Eqs. 44-46 where the assumptions behind it hold with equality; it follows where >= 1.
 
     With slacks $a_1, a_2$ of (A1), (A2): $a_1 a_2^2 = \sqrt{\mathrm{Tr}\,\Sigma} / (C^3 n \log)$, so Eq. 44 has
-    $C^2 a_1 a_2^2$. With $b_1, b_2, b_3$ of (A'1), (A'2), (A'3 lower): $b_1^{1/2} b_2^2 = \|\mu\| / (C^{5/2} T^{3/2} n \log)$,
-    so Eq. 46 has $C^{3/2} (T \log)^{1/2} b_1^{1/2} b_2^2$; Eq. 45 has $(C / (n \log))^{1/2} b_1^{1/2} b_3$, below 1 in most
-    settings: it does not follow from (A'1) as rebuilt.
+    $C^2 a_1 a_2^2$. With $b_1, b_2, b_3$ of (A'1), (A'2), (A'3 lower): $b_1^{1/2} b_2^2 = \|\mu\| / (C^{5/2} T^{3/2}
+    n \log)$, so Eq. 46 has $C^{3/2} (T \log)^{1/2} b_1^{1/2} b_2^2$; Eq. 45 has $(C / (n \log))^{1/2} b_1^{1/2} b_3$,
+    below 1 in most settings: it does not follow from (A'1) as rebuilt.
 
     n, T : >= 1.  delta : in (0, 1).  C : > 0.  Returns {"Eq. 44": ..., "Eq. 45": ..., "Eq. 46": ...}.
 
@@ -177,16 +180,16 @@ def score_spread(setting, c2):
     return (1 + setting.weak_scale) * math.sqrt(0.5) + 2 * error
 
 
-def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None):
+def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None, strong=True):
     r"""The smallest d, $\Sigma = I$, with (A'1)-(A'3), (A4)-(A6) and Eq. 45; for it the smallest $\|\mu\|$.
 
     $\rho = \mathrm{lower}^{1 - place}\, \mathrm{upper}^{place}$ between the ends of (A'3). A larger $\|\mu\|$ asks for
     a larger d in (A'1) and, through $\rho$, in Eq. 45; a larger d for a larger $\|\mu\|$ in (A'2). So raising each
     to what the other asks for, from where (A'3) begins to be satisfiable, ends at the smallest pair.
-
     The step is the largest in (A4) for the Lipschitz constant lipschitz_bound, with $\|\nu\| = 1/\|\mu\|$.
 
     n : >= C log(1/delta).  T : >= 1.  delta : in (0, 1).  C : >= 1.  place : in [0, 1].  noise_rate : 1/C where None.
+    strong : where False, (A1)-(A3) in place of (A'1)-(A'3) and Eq. 45: what Theorem 4.1 needs.
     Returns a Setting.  Raises ValueError outside these ranges.
 
     States: attention Assumption A'1; attention Assumption A'2; attention Assumption A'3; attention Eq. 45
@@ -196,22 +199,26 @@ def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None):
     eta = number("noise_rate", 1 / C if noise_rate is None else noise_rate, 0, 1 / C)
     if n < C * math.log(1 / delta):
         raise ValueError(f"n: (A5) needs n >= C log(1/delta) = {C * math.log(1 / delta):.4g}, got {n}")
-    upper, up = weak_scale_limit(n, T, C), 1 + 1e-12  # up keeps the slacks at 1 through rounding
-    norm, d, before = C * T * math.sqrt(log) / upper * up, 0, -1
+    t, N = (T, T * n) if strong else (1, 1)  # where the strong conditions have T and Tn, the weak ones have 1
+    upper, up = weak_scale_limit(n, T, C) if strong else 1 / C, 1 + 1e-12  # up keeps the slacks at 1 through rounding
+    norm, d, before = C * t * math.sqrt(log) / upper * up, 0, -1
     while d > before:
-        rho = (C * T * math.sqrt(log) / norm * up) ** (1 - place) * upper**place
-        before, d = d, max(d, math.ceil(max(C * T**2 * n * norm**2, (C * T**2 * n * log / rho) ** 2) * up))
-        norm = max(norm, C * (T * n * d) ** 0.25 * math.sqrt(log) * up)
+        rho = (C * t * math.sqrt(log) / norm * up) ** (1 - place) * upper**place
+        root = C * T**2 * n * log / rho if strong else 0.0  # Eq. 45
+        before, d = d, max(d, math.ceil(max(C * t**2 * n * norm**2, root**2) * up))
+        norm = max(norm, C * (N * d) ** 0.25 * math.sqrt(log) * up)
     setting = Setting(n, T, d, norm, min(rho, upper), eta, 1.0, 1.0, float(delta))
     lipschitz = lipschitz_bound(setting)
     return setting._replace(lipschitz=lipschitz, alpha=min(1 / lipschitz, n / d) / (C * up))
 
 
 def lipschitz_bound(setting, c2=math.sqrt(14 / 3)):
-    r"""(A4). On a good run, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$: the Lipschitz constant is at most $\|M\| (D^2/32 + D/2) / n$.
+    r"""(A4). On a good run, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$: the Lipschitz constant is at most $\|M\| (D^2/32 +
+    D/2) / n$.
 
     D is score_spread. M, the Gram matrix of the N = nT tokens, has $\|M\|^{1/2} \le \sqrt d + \sqrt N +
-    \sqrt{2 \log(1/\delta)} + \sqrt N \|\mu\|$: the noise with probability $1 - \delta$, and N signals of norm $\le \|\mu\|$.
+    \sqrt{2 \log(1/\delta)} + \sqrt N \|\mu\|$: the noise with probability $1 - \delta$, and N signals of norm $\le
+    \|\mu\|$.
 
     setting : a Setting, its trace being d.  c2 : of Lemma A.1 (iii).  Returns a float.
 

@@ -143,6 +143,20 @@ def test_the_smallest_setting_satisfies_everything_and_nothing_smaller_does(n, T
     assert place < 1 or everything(setting._replace(norm=0.999 * setting.norm)) < 1
 
 
+@pytest.mark.states("attention Assumption A1", "attention Assumption A2", "attention Assumption A3")
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_the_smallest_setting_of_the_weaker_assumptions(place):
+    # (A1) and (A2) meet at |mu| = C^(5/2) n^(1/2) log, d = C n |mu|^2; rho goes from C sqrt(log) / |mu| to 1/C
+    n, T, delta, C = 24, 4, 0.1, 10
+    s = conditions.smallest_setting(n, T, delta, C, place, strong=False)
+    log = math.log(960)
+    slacks = conditions.assumptions(s, C) | conditions.common_assumptions(s, C)
+    assert min(slacks.values()) >= 1 and max(slacks["A1"], slacks["A2"], slacks["A4"]) < 1 + 1e-6
+    norm = C**2.5 * math.sqrt(n) * log
+    assert (s.norm, s.trace) == pytest.approx((norm, C * n * norm**2), rel=1e-6)
+    assert s.weak_scale == pytest.approx((C * math.sqrt(log) / norm) ** (1 - place) * C**-place, rel=1e-6)
+
+
 @pytest.mark.states("attention Eq. 45")
 def test_the_smallest_dimension_in_numbers():
     # upper end: (A'1) and (A'2) meet at |mu| = C^(5/2) T^(3/2) n log, d = C T^2 n |mu|^2
