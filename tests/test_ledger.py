@@ -21,8 +21,6 @@ UNTAGGED = {
     "refimpl.calculus.losses:sigmoid": "an elementary function",
     "refimpl.calculus.losses:squared": "an elementary loss",
     "refimpl.calculus.losses:squared_derivative": "an elementary loss",
-    "refimpl.calculus.losses:cross_entropy": "an elementary loss",
-    "refimpl.calculus.losses:cross_entropy_gradient": "an elementary loss",
 }
 
 

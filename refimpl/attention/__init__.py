@@ -5,7 +5,7 @@ Numbering: arXiv 2409.17625v1. Read in this order (tests in tests/attention/, te
     section       module            main functions
     3.2, A.1      model             self_attention, output, loss, loss_gradient_p, loss_gradient_W, loss_gradient_nu
     3.3           data              draw, draw_experiment, signals, assumption_a, signal_of
-    3.4           head              linear_head
+    3.4, G        head              linear_head, population_direction, multiclass_direction
     3.4, A.6      descent           descend_p, descend_W
     3.5, A.8      conditions        assumptions, strong_assumptions, equation_45, implied_slack, smallest_setting
     A.7, Rem. 2   smoothness        hessian, smoothness_constants, descent_sides, smoothness_on_good_runs
@@ -14,6 +14,8 @@ Numbering: arXiv 2409.17625v1. Read in this order (tests in tests/attention/, te
     4.1, C        existence         direction, solution, least_scale, logit_bounds, requirements
     4, Def. 4.1   uncertainty       uncertainty, eq_9, eq_10, eq_11, eq_13
     D.1           decomposition     noise_update, signal_update, recursion, reconstruct, decompose
+    F             multiclass        outputs, loss, loss_gradient_p, recursion, overfit
+    4.3, H        margin            separate, kkt, flow_in_q, mismatch
     5, I          experiments       figure_1, figure_3, grid
     ours          gram              descend: the same run at a cost that does not depend on d
     ours          fresh             law, draw: a test token as two numbers

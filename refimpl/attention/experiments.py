@@ -202,11 +202,11 @@ def published(totals, s, Y, Y_star):
     States: attention Figure 4; attention Figure 6
     """
     s, Y, Y_star = arrays(s=(s, "...nT"), Y=(Y, "...n"), Y_star=(Y_star, "...n"))
-    n, T = s.shape[-2:]
+    n = s.shape[-2]
     last_step = np.sum(s * (1 - s), axis=-1)
     total = np.sum(totals.variance, axis=(-2, -1))[..., None]
     entry = total - np.sum(last_step, axis=-1, keepdims=True) + np.cumsum(last_step, axis=-1)
-    first_entry = np.broadcast_to(np.arange(1, n + 1) * (1 - 1 / T), entry.shape)
+    first_entry = np.broadcast_to(np.arange(1, n + 1), entry.shape)  # times 1 - 1/T, which drops out
     sums, first = (
         np.stack([np.sum(x * ((Y == Y_star) & (labels("Y", Y) == c)), axis=-1) for c in (1, -1)], axis=-1)
         for x in (entry, first_entry)

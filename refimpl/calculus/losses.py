@@ -100,6 +100,8 @@ def cross_entropy(F, k):
 
     F : (..., K) outputs, finite.  k : (...) the labels, integers in 0 ... K - 1.  Returns (...).
     Raises ValueError for a label outside that range.
+
+    States: attention Section F
     """
     F, k = _outputs_and_class(F, k)
     gap = F - np.take_along_axis(F, k[..., None], axis=-1)
@@ -112,6 +114,8 @@ def cross_entropy_gradient(F, k):
 
     F : (..., K) outputs, finite.  k : (...) the labels, integers in 0 ... K - 1.  Returns (..., K).
     Raises ValueError for a label outside that range.
+
+    States: attention Section F
     """
     F, k = _outputs_and_class(F, k)
     return softmax(F) - (np.arange(F.shape[-1]) == k[..., None])

@@ -302,16 +302,6 @@ def test_enough_weak_tokens_for_both_signs(n, delta):
     assert printed == pytest.approx(2 * math.log(n / delta) + 1) and n * 2 ** (1 - sharp) == pytest.approx(delta)
 
 
-@pytest.mark.states("attention Lemma B.9")
-@pytest.mark.erratum("attention-weak-ratio-range")
-def test_one_weak_token_cannot_have_both_signs():
-    # Section 3.3 allows zeta_W = 1/T, one weak token, and asks for one of each class
-    assert concentration.missing_sign(1, 1) == (1.0, 1.0)
-    with pytest.raises(ValueError, match="weak: "):
-        data.draw(np.random.default_rng(0), 1, data.signals(1.0, 2), 3, 1, 1, 0.1, 0.0)
-    data.draw(np.random.default_rng(0), 1, data.signals(1.0, 2), 3, 1, 2, 0.1, 0.0)
-
-
 @pytest.mark.parametrize(
     "call, said",
     [

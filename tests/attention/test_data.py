@@ -1,5 +1,7 @@
 """Definition 3.1 token by token, its laws by counting, Assumption A on cases worked by hand."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,9 @@ from refimpl.attention.data import (
     signals,
     streams,
 )
+from refimpl.attention.head import linear_head
+from refimpl.attention.margin import flow_in_q
+from refimpl.attention.model import output
 from tests.strategies import attention_settings, seeds
 
 ALARM = 1e-6  # the chance of a false alarm of each counting test at a seed chosen blindly
@@ -138,6 +143,64 @@ def test_bad_input_is_named(change, name):
     good = dict(n=2, mu=np.eye(2), T=4, relevant=1, weak=2, weak_scale=0.2, noise_rate=0.1)
     with pytest.raises(ValueError, match=f"^{name}: "):
         draw(streams(0)[0], **{**good, **change})
+
+
+@pytest.mark.erratum("attention Definition 3.1: the ranges of the ratios")
+@pytest.mark.parametrize("T", [3, 8])
+def test_both_signs_need_two_weakly_relevant_tokens(T):
+    """zeta_W = 1/T and zeta_R = 1 - 1/T, the ends that are printed, leave one token; 2/T and 1 - 2/T do not."""
+    assert [set(w) == {-1, 1} for w in product((-1, 1), repeat=1)] == [False, False]
+    for relevant, weak in ((1, 1), (T - 1, 1), (T - 1, 2)):
+        with pytest.raises(ValueError):
+            draw(streams(0)[0], 2, np.eye(2), T, relevant, weak, 0.2, 0.1)
+    sample = draw(streams(0)[0], 5, np.eye(2), T, T - 2, 2, 0.2, 0.1)
+    assert np.all(np.sort(sample.roles[:, T - 2 :], axis=1) == [-1, 1])
+
+
+@pytest.mark.erratum("attention Definition 3.1: both signs occur")
+def test_both_signs_occur_in_all_samples_only_with_many_weakly_relevant_tokens():
+    """By counting: a share 1 - 2^{1 - |W|} of the sign vectors has both signs."""
+
+    def chance(weak, n):
+        return np.mean([set(w) == {-1, 1} for w in product((-1, 1), repeat=weak)]) ** n
+
+    n, T, delta = 20, 8, 0.1
+    needed = int(np.ceil(2 * np.log(n / delta) + 1))
+    for weak in (2, 5, needed):
+        assert chance(weak, n) == pytest.approx((1 - 2.0 ** (1 - weak)) ** n)
+    assert chance(2, n) < 1e-6  # Section 5 has |W| = 2
+    assert chance(T - 1, n) < 1 - delta and needed > T  # nor would all its other tokens do
+    assert chance(needed, n) >= 1 - delta
+
+
+@pytest.mark.erratum("attention Section 5: outside the assumptions")
+def test_no_setting_of_the_experiments_meets_the_first_two_assumptions():
+    """(A1) d >= C n |mu|^2 and (A2) |mu| >= C d^{1/4} sqrt(log(Tn/delta)) at their weakest, C = 1."""
+    n, T = 20, 8
+
+    def both(d, norm, delta):
+        return d >= n * norm**2 and norm >= d**0.25 * np.sqrt(np.log(T * n / delta))
+
+    grid = list(product(range(250, 5001, 250), range(5, 101, 5)))
+    assert len(grid) == 400 and not any(both(d, norm, delta=1.0) for d, norm in grid)
+    assert not any(both(d, norm, delta=1.0) for d, norm in ((2000, 20), (4500, 5), (1000, 80)))  # Figure 3
+    assert 2000 / (n * 20**2) == 0.25
+    least = (n * np.log(T * n / 0.1)) ** 2
+    assert both(1.01 * least, np.sqrt(1.005 * least / n), delta=0.1)
+    assert not any(both(0.99 * least, norm, delta=0.1) for norm in np.linspace(1, 100, 1000))
+
+
+@pytest.mark.erratum("attention Section 3.5: (A1) is not necessary")
+def test_wrong_labels_are_fitted_far_outside_the_first_assumption():
+    """n = 100, d = 2000, |mu| = 20: n |mu|^2 = 20 Tr Sigma. By time e^5 all 20 wrong labels are fitted."""
+    n, d, norm = 100, 2000, 20.0
+    assert n * norm**2 / d == 20  # (A1) asks for at most 1 / C
+    train, test = (draw_experiment(rng, k, norm, d, flips) for rng, k, flips in zip(streams(0), (n, 200), (20, 0)))
+    nu = linear_head(signals(norm, d))
+    p = flow_in_q(train.X, train.Y, train.X @ nu, [5.0])[0]
+    for sample in (train, test):
+        np.testing.assert_array_equal(np.sign(output(sample.X, p, nu)), sample.Y)
+    assert np.any(np.sign(output(train.X, 0 * p, nu)) != train.Y)
 
 
 @pytest.mark.states("attention Assumption A")

@@ -1,11 +1,14 @@
 """The arrays behind the figures against the plain computation, at small sizes."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 from refimpl.attention import experiments as E
 from refimpl.attention.data import RELEVANT, draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p
+from refimpl.attention.gram import combine, gram
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import attention, loss, output
 from refimpl.attention.uncertainty import Totals
@@ -147,3 +150,26 @@ def test_the_published_ratios_are_counts_and_places_and_not_those_of_the_equatio
     places = [np.mean(members + 1) for members in clean]
     assert row["published_6"][0] == pytest.approx(places[1] / places[0], rel=1e-3)
     assert row["eq_9"][0] < 1 and not 0.5 <= row["eq_10"][0] <= 2.5
+
+
+@pytest.mark.states("attention Figure 1", "attention Figure 3", "attention Figure 4", "attention Figure 5")
+def test_the_settings_are_the_papers():
+    assert (E.T, E.WEAK_SCALE, E.ALPHA, E.NOISE_RATE) == (8, 0.2, 1e-4, 0.2)
+    defaults = {f: {k: v.default for k, v in inspect.signature(f).parameters.items()} for f in (E.figure_1, E.figure_3)}
+    assert [defaults[E.figure_1][k] for k in ("n", "d", "norm")] == [100, 10_000, 20]
+    assert [defaults[E.figure_3][k] for k in ("steps", "n", "test_samples")] == [10_000, 20, 1000]
+
+
+@pytest.mark.states("attention Figure 5")
+def test_fresh_loss_against_plain_sampling_where_attention_is_far_from_uniform():
+    """Within 5 standard errors of the difference of two means of 20,000: false alarm 1e-6."""
+    rng, d, norm, n = np.random.default_rng(0), 30, 4.0, 20_000
+    sample, mu = draw_experiment(rng, 5, norm, d, 1), signals(norm, d)
+    M, gamma = gram(sample.X, nu := linear_head(mu, norm=1.0))
+    rho = 0.02 * rng.standard_normal(gamma.shape) + 0.02 * (sample.roles == -sample.Y_star[:, None])
+    ours, accuracy = E.fresh_loss(rng, sample.X, rho, M, gamma, nu, mu, n)
+    plain = draw_experiment(rng, n, norm, d, 0)
+    f = output(plain.X, combine(sample.X, rho), nu)
+    losses = np.log1p(np.exp(-plain.Y * f))
+    assert abs(ours - losses.mean()) < 5 * np.sqrt(2 / n) * losses.std()
+    assert abs(accuracy - np.mean(plain.Y * f > 0)) < 5 * np.sqrt(2 / n) * 0.5

@@ -53,3 +53,23 @@ def test_outputs_against_plain_sampling(scale):
         (z[:, 0] - z[:, 1], (plain.X @ q)[:, 0] - (plain.X @ q)[:, 1]),
     ):
         assert stats.ks_2samp(ours, theirs).pvalue > 1e-4
+
+
+@pytest.mark.states("attention Definition 3.1")
+@pytest.mark.parametrize("sd_z, correlation", [(1.5, 0.0), (1.5, 0.9), (1.5, -1.0), (0.0, 0.0)])
+def test_logits_and_scores_have_the_means_and_the_covariance_of_the_law(sd_z, correlation):
+    """Each entry within 5.3 standard errors: false alarm 1e-7."""
+    n, sd = 20_000, np.array([sd_z, 0.4])
+    covariance = np.outer(sd, sd) * [[1, correlation], [correlation, 1]]
+    Y_star, means = np.tile([1.0, -1.0], n // 2), np.array([[2.0, -1], [0.5, 3]])
+    z, gamma, _ = fresh.draw(np.random.default_rng(0), Y_star, experiment_roles(Y_star), 0.2, means, covariance)
+    both = np.stack((z, gamma), axis=-1)
+    own, other = (
+        np.where(Y_star[:, None] == 1, means[:1], means[1:]),
+        np.where(Y_star[:, None] == 1, means[1:], means[:1]),
+    )
+    for t, mean in ((0, own), (1, 0.2 * own), (2, 0.2 * other), (3, 0 * own), (7, 0 * own)):
+        noise = both[:, t] - mean
+        assert np.all(np.abs(noise.mean(axis=0)) <= 5.3 * sd / np.sqrt(n))
+        error = np.sqrt((np.outer(sd, sd) ** 2 + covariance**2) / n)
+        assert np.all(np.abs(noise.T @ noise / n - covariance) <= 5.3 * error)

@@ -67,6 +67,7 @@ def test_squared_loss(f, y):
     np.testing.assert_allclose(losses.squared_derivative(f, y), by_differences, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.states("attention Section F")
 @given(F=logits(20), data=st.data())
 def test_cross_entropy_and_its_gradient(F, data):
     K = F.shape[-1]
@@ -77,6 +78,7 @@ def test_cross_entropy_and_its_gradient(F, data):
         assert gradient_error(lambda r: losses.cross_entropy(r, label), gradient, row) < 1e-6
 
 
+@pytest.mark.states("attention Section F")
 def test_cross_entropy_far_out():
     F = np.array([1e4, -1e4, 0.0])
     with np.errstate(all="raise", under="ignore"):
