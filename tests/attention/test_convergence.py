@@ -196,7 +196,7 @@ def test_with_fewer_dimensions_than_tokens_the_gradient_vanishes_without_one_hot
 
 @pytest.mark.states("attention Section 4.3 (local minima)")
 def test_descent_can_stay_where_the_noise_is_not_fitted():
-    """From p along both signals, every sample picks its relevant token: gradient 1e-9 of the first one's, some wrong."""
+    """From p along both signals, every sample picks its relevant token: gradient 1e-9 of the first one's."""
     rng = np.random.default_rng(0)
     mu = data.signals(20.0, 400)
     sample = data.draw(rng, 9, mu, 4, 1, 2, 0.2, 0.3)

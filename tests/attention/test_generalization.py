@@ -387,7 +387,7 @@ def test_no_threshold_makes_one_event_certain_and_the_other_a_fair_coin():
 
 @pytest.mark.erratum("attention-e1-noisy-balance")
 def test_eq_207_needs_balanced_noisy_sums():
-    """The first step, |R| = 1, T = 4, |nu| = 1/|mu|: one clean sample in each class, 2 noisy ones with Y* = +1 and 1,500
+    """The first step, |R| = 1, T = 4, |nu| = 1/|mu|: a clean sample in each class, 2 noisy ones with Y* = +1 and 1,500
     with Y* = -1, rho at the upper end of (A'3) for C = 5. Eqs. 9, 10 and 13 hold with C_1 = 1, C_2 = 1, C_3 = 2, but
     lam_{+1} > 0: the weak tokens of the 1,500 outweigh it. With 2 and 2 both coefficients are negative."""
     for other, sign in ((1500, 1), (2, -1)):
