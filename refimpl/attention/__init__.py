@@ -14,11 +14,18 @@ Numbering: arXiv 2409.17625v1. Read in this order (tests in tests/attention/, te
     4.1, C        existence         direction, solution, least_scale, logit_bounds, requirements
     4, Def. 4.1   uncertainty       uncertainty, eq_9, eq_10, eq_11, eq_13
     D.1           decomposition     noise_update, signal_update, recursion, reconstruct, decompose
+    D.1-D.6       updates           noise_update_range, signal_update_range, loss_derivative_ratio, noise_update_total
+    A.2-A.4, 4.3  convergence       clean_order, noisy_order, picked_token, limit_margins, gradient_ceiling
+    A.5, E        generalization    signal_bounds, benign_conditions, norm_floor, uniform_error, harmful_floor
+    Theorem 4.2   trials            run, generalize: one training set in the theorem's regime, and fresh samples
     F             multiclass        outputs, loss, loss_gradient_p, recursion, overfit
     4.3, H        margin            separate, kkt, flow_in_q, mismatch
     5, I          experiments       figure_1, figure_3, grid
     ours          gram              descend: the same run at a cost that does not depend on d
     ours          fresh             law, draw: a test token as two numbers
+    ours          wishart           draw_training: training tokens without their d
+    ours          flow              flow, late_direction: gradient flow in logarithmic time
+    ours          growth            growth, gap_time: the law of one sample's logit gap
 
 Glossary (code, symbol, place, shape):
 
@@ -40,6 +47,9 @@ Glossary (code, symbol, place, shape):
     lam, rho      lambda_c, rho_{i,t}            D.1       (2,), (n, T)
     carried       what x_t has of each signal    D.1       (n, T, 2)
     M             X X^T over all tokens          ours      (nT, nT)
+    m             (alpha/n) |l'_i|               D.1       (n,)
+    a, e          kappa |mu|^2, max |<nu, eps>|  C.2       numbers
+    u, log_times  log(t V / n), V = max |x|^2    ours
     setting       n, T, Tr(Sigma), |mu|, ...     3.5       conditions.Setting
     k             1/C', c_1, c_2, c'             A.1       good_run.Constants
     noisy, tokens N, u_j                         4.1       (|N|,), (|N|,)

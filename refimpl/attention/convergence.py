@@ -62,9 +62,9 @@ def picked_token(log_s):
 def gradient_floor(X, z, gamma, Y):
     r"""Lemma D.3. $\|\nabla_p \hat L\| \ge c \sum_{i,t} \frac1n |\ell'_i| s_t |\gamma_t - f_i|$ (Eqs. 151-154).
 
-    The gradient is $\sum_{i,t} a_{i,t} W x_t^{(i)}$, $a = \partial \hat L / \partial z$, W orthogonal. With $\sigma$ the
-    tokens' smallest singular value, $\|X^\top a\| \ge \sigma \|a\|_2 \ge \sigma \|a\|_1 / \sqrt{nT}$: c is positive where the tokens are
-    independent, which needs $d \ge nT$; for fewer dimensions c = 0 and the lemma fails.
+    The gradient is $\sum_{i,t} a_{i,t} W x_t^{(i)}$, $a = \partial \hat L / \partial z$, W orthogonal. With $\sigma$
+    the tokens' smallest singular value, $\|X^\top a\| \ge \sigma \|a\|_2 \ge \sigma \|a\|_1 / \sqrt{nT}$: c is positive
+    where the tokens are independent, which needs $d \ge nT$; for fewer dimensions c = 0 and the lemma fails.
 
     X : (n, T, d).  z, gamma : (n, T) logits and scores.  Y : (n,).  Returns the two sides, floats.
 
@@ -97,8 +97,8 @@ def one_hot_floor(s, gamma):
 def limit_margins(gamma, Y, Y_star, tokens, weak_scale, a, e):
     r"""Theorem 4.2, E.1. With attention on $t^*_i$ alone, $Y_i f_i \ge a - e$ if clean, $\rho a - e$ if noisy.
 
-    Eqs. 204 and 205. By Lemma C.2, where $t^*_i$ is in R on clean samples (A.3) and in $W_{Y_i}$ on noisy ones (A.4): positive, so
-    every label is fitted, the wrong ones by a margin of order $\rho$ only.
+    Eqs. 204 and 205. By Lemma C.2, where $t^*_i$ is in R on clean samples (A.3) and in $W_{Y_i}$ on noisy ones (A.4):
+    positive, so every label is fitted, the wrong ones by a margin of order $\rho$ only.
 
     gamma : (n, T).  Y, Y_star : (n,).  tokens : (n,), integers.  a, e from updates.score_scale.
     Returns the two sides, each (n,).
@@ -140,8 +140,9 @@ def one_hot_risk(gamma, Y, tokens):
 def gradient_ceiling(X, z, gamma, Y):
     r"""Section 4.3. $\|\nabla_p \hat L\| \le \frac2n \sum_i |\ell'_i| \max_t \|x_t\| D_i (1 - \max_t s_t)$.
 
-    $D = \max\gamma - \min\gamma$. $\sum_t s_t |\gamma_t - f| \le 2 D (1 - s_{t^*})$: the other tokens' mass times D, and
-    $|\gamma_{t^*} - f| \le (1 - s_{t^*}) D$. It vanishes with attention on any token, so no multiple of the training error is below the gradient.
+    $D = \max\gamma - \min\gamma$. $\sum_t s_t |\gamma_t - f| \le 2 D (1 - s_{t^*})$: the other tokens' mass times D,
+    and $|\gamma_{t^*} - f| \le (1 - s_{t^*}) D$. It vanishes with attention on any token, so no multiple of the
+    training error is below the gradient.
 
     Arguments as in gradient_floor.  Returns the two sides, floats.
 
@@ -173,7 +174,7 @@ def update_ceiling(s, gamma, m):
 def memorisation_margin(s, Y, roles, weak_scale):
     r"""Lemma A.3's first term. $\min_{u \notin R} (s_{t'} B_{t'} - s_u B_u) \ge (1 - \rho) s_{t'} (1 - S_R)$.
 
-    On a clean sample; $t'$ is R's largest, $s_{t'} \ge s_u$ and $S_R \ge \rho$. With B from Corollary D.1 the difference is
+    On a clean sample; $t'$ is R's largest, $s_{t'} \ge s_u$ and $S_R \ge \rho$. The difference is, by Corollary D.1,
     $s_{t'}(1 - S_R) + s_u S_R + \rho (S_- - S_+)(s_{t'} - s_u)$, less $\rho s_u$ on $W_Y$; and $S_+ \le 1 - S_R$.
     Where $S_R \le 1 - 1/4T$ that is $(1 - \rho)/4T^2$ or more, from $s_{t'} \ge 1/T$: the $T^2$ of (A'1). Remark 5:
     with $s_{t'} \ge 1/2$ it would be $(1 - \rho)/8T$, and T would do.

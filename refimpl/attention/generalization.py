@@ -49,8 +49,10 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
         lam_c >= scale a [l (1 - 2 rho) A_c - h (1 + rho) B_c - h rho A_{-c} - 2 h rho^2 Q_c(C_{-c}, N_{-c})] - E
         lam_c <= scale a [h (1 + rho) A_c - l (1 - 2 rho) B_c + h rho B_{-c} + 2 h rho^2 Q_c(C_c, N_c)] + E,
 
-    E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$; $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
-    Under Eqs. 9-11 the first term dominates (Eq. 206), under Eq. 13 the second (Eq. 207).
+    E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$,
+    $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
+    Under Eqs. 9-11 the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the noisy sums of the
+    two classes are balanced as well.
 
     totals : uncertainty.Totals, (n,) and (n, T).  roles : (n, T).  Y, Y_star : (n,).  weak_scale : rho <= 1/2.
     spread : a Spread.  scale : alpha / n for sums over steps; 1/V for flow's integrals.
@@ -69,7 +71,8 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
         A_other, B_other = np.sum(undecided[~mine & clean]), np.sum(undecided[~mine & ~clean])
         E = 2 * e * h * (np.sum(own_R[mine]) + rho * np.sum(Q))
         down = (Y_star != c) & clean | mine & ~clean  # C_{-c} and N_{-c}: where q counts against lambda_c
-        against, towards = h * rho * (A_other + 2 * rho * np.sum(Q[down])), h * rho * (B_other + 2 * rho * np.sum(Q[~down]))
+        against = h * rho * (A_other + 2 * rho * np.sum(Q[down]))
+        towards = h * rho * (B_other + 2 * rho * np.sum(Q[~down]))
         low[j] = a * (l * (1 - 2 * rho) * A - h * (1 + rho) * B - against) - E
         high[j] = a * (h * (1 + rho) * A - l * (1 - 2 * rho) * B + towards) + E
     return number("scale", scale, above=0) * low, scale * high
@@ -79,7 +82,8 @@ def norm_floor(s_top, x_norm, T):
     r"""Lemma E.2. $s_{t^*} > 1 - \epsilon$ needs $\|p\| \ge \log((T-1)(1-\epsilon)/\epsilon) / (2 \max_t \|x_t\|)$.
 
     $\sum_{t \ne t^*} e^{z_t - z_{t^*}} = (1 - s_{t^*})/s_{t^*}$: some token is below $t^*$ by
-    $\log((T - 1) s_{t^*}/(1 - s_{t^*}))$ or more, and a difference of logits is at most $2 \max\|x_t\| \|p\|$, W being orthogonal.
+    $\log((T - 1) s_{t^*}/(1 - s_{t^*}))$ or more, and a difference of logits is at most $2 \max\|x_t\| \|p\|$, W being
+    orthogonal.
 
     s_top : (...), in (0, 1).  x_norm : (...), $\max_t \|x_t\|$; on a good run at most
     $\|\mu\| + (1 + 1/C') \sqrt{\mathrm{Tr}\,\Sigma}$.  T : >= 2.  Returns (...).
@@ -95,7 +99,8 @@ def benign_conditions(lam, rho, norm, trace, log):
 
     Eq. 226: $\lambda_c \|\mu\|^2$ itself, to be large; Eq. 227: $\lambda_{\min}/\lambda_{\max}$, to be of order one;
     Eq. 228: $\lambda_c$ over $\sum|\rho_{i,t}| \max\{\sqrt{\log}/\|\mu\|, \sqrt{\mathrm{Tr}\,\Sigma} \log/\|\mu\|^2\}$
-    (A.5: over $\sum|\rho_{i,t}|/\sqrt{Tn}$), the signal's part of a fresh logit over the noises'. Smaller class of the two.
+    (A.5: over $\sum|\rho_{i,t}|/\sqrt{Tn}$), the signal's part of a fresh logit over the noises'. The smaller
+    $\lambda_c$ counts.
 
     lam : (2,).  rho : (n, T).  norm, trace, log : |mu|, Tr Sigma, log(Tn/delta).  Returns a dict of floats.
 
@@ -146,7 +151,8 @@ def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
     r"""Theorem 4.2 at $\tau = 0$. The logarithm of Eq. 12's left side for p = 0, where attention is 1/T.
 
     $\Sigma = \sigma^2 I$. With k of the |W| weak tokens in $W_{Y^*}$,
-    $Y^* f \sim N(\frac aT (|R| + \rho (2k - |W|)), \sigma^2 \|\nu\|^2 / T)$, and $a/\|\nu\| = \|\mu\|/\sqrt2$: the error is about $\Phi(-\|\mu\| |R| / \sqrt{2T})$, whatever the size of the head.
+    $Y^* f \sim N(\frac aT (|R| + \rho (2k - |W|)), \sigma^2 \|\nu\|^2 / T)$, and $a/\|\nu\| = \|\mu\|/\sqrt2$: the
+    error is about $\Phi(-\|\mu\| |R| / \sqrt{2T})$, whatever the size of the head.
     So p = 0 meets Eq. 12 as soon as $\|\mu\|^2 \gtrsim T \log(n/\delta) / |R|^2$, far below (A'2).
 
     norm : |mu|.  T, relevant, weak : tokens, |R|, |W| >= 2.  weak_scale : rho.  sigma : > 0.  Returns a float.
@@ -162,7 +168,7 @@ def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
 def picked_error(norm, sigma=1.0):
     r"""Theorem 4.2 as $\tau \to \infty$. The logarithm of $\Phi(-\|\mu\|/\sqrt2\sigma)$.
 
-    The error with attention on one relevant token: the best that a p without knowledge of the scores can do where |R| = 1, and what the benign case tends to.
+    The error with attention on one relevant token: what the benign case tends to, where |R| = 1.
 
     norm : |mu|.  sigma : > 0.  Returns a float.
 
@@ -172,7 +178,7 @@ def picked_error(norm, sigma=1.0):
 
 
 def weak_difference(s, roles):
-    r"""E.2.4. $D = \sum_{W_{+1}} s - \sum_{W_{-1}} s$; the events: $E_{+1}: D \ge b$, $E_{-1}: D \le -b$, $E_=: |D| < b$.
+    r"""E.2.4. $D = \sum_{W_{+1}} s - \sum_{W_{-1}} s$; $E_{+1}: D \ge b$, $E_{-1}: D \le -b$, $E_=: |D| < b$.
 
     s, roles : (n, T).  Returns (n,).
 

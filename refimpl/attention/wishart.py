@@ -44,7 +44,7 @@ def draw_training(rng, n, norm, d, T, relevant, weak, weak_scale, noise_rate, va
 
 
 def factor(rng, N, degrees):
-    r"""Bartlett's decomposition. Lower triangular L with $L L^\top$ in law the Gram matrix of N vectors from $N(0, I_k)$.
+    r"""Bartlett's decomposition. Lower triangular L, $L L^\top$ in law the Gram matrix of N vectors from $N(0, I_k)$.
 
     Row by row: a turn of the coordinates that fixes the first j - 1 puts what vector j has off them along the
     j-th; its length squared there is $\chi^2$ with k - j + 1 degrees, its first j - 1 coordinates are N(0, 1).

@@ -47,6 +47,17 @@ def test_descent_tends_to_the_flow_to_first_order_in_the_step():
     np.testing.assert_allclose(path.z[0].ravel(), M @ path.rho[0].ravel(), rtol=1e-9, atol=1e-12)
 
 
+def test_both_integrators_give_the_same_path(monkeypatch):
+    """Above STIFF tokens the explicit method: within 1e-5 of the implicit one up to log t = 60."""
+    sample, M, gamma = problem()
+    implicit = flow.flow(M, gamma, sample.Y, [0.0, 5.0, 60.0], sample.roles)
+    monkeypatch.setattr(flow, "STIFF", 0)
+    explicit = flow.flow(M, gamma, sample.Y, [0.0, 5.0, 60.0], sample.roles)
+    assert explicit.evaluations != implicit.evaluations
+    for a, b in ((implicit.z, explicit.z), *zip(implicit.totals, explicit.totals)):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.states("attention Eq. 18")
 @given(pair=weights_and_vector(scale=30))
 def test_pair_products_give_the_jacobian_s_product(pair):

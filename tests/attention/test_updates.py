@@ -113,7 +113,8 @@ def test_the_spread_is_attained():
     M, delta_rho = 3 * np.eye(2), np.array([[0.2, -0.2]])
     assert updates.spread_bound(M, delta_rho) == pytest.approx(1.2) == np.ptp(M @ delta_rho[0])
     M = np.array([[3.0, 0.0, 1.0], [0.0, 3.0, -1.0], [1.0, -1.0, 0.0]])  # and one that only the second part bounds
-    assert np.ptp(M @ [0, 0, 0.2]) == pytest.approx(0.4) and updates.spread_bound(M, [[0, 0, 0.2]]) == pytest.approx(1.6)
+    assert np.ptp(M @ [0, 0, 0.2]) == pytest.approx(0.4)
+    assert updates.spread_bound(M, [[0, 0, 0.2]]) == pytest.approx(1.6)
 
 
 @pytest.mark.states("attention Lemma D.4")
