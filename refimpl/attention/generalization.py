@@ -1,8 +1,8 @@
 r"""Lemmas A.5, E.1, E.2, Eq. 12 and the two cases of Theorem 4.2 (E.2.3, E.2.4): what a trained p does on fresh data.
 
-    low, high   = signal_bounds(totals, ...)           Eqs. 206, 207: lambda_c from what training left undecided
-    parts       = benign_conditions(lam, rho, ...)     Eqs. 226-228 and 238
-    log_error   = uniform_error(norm, ...)             Eq. 12's left side at p = 0, in closed form
+low, high   = signal_bounds(totals, ...)           Eqs. 206, 207: lambda_c from what training left undecided
+parts       = benign_conditions(lam, rho, ...)     Eqs. 226-228 and 238
+log_error   = uniform_error(norm, ...)             Eq. 12's left side at p = 0, in closed form
 """
 
 from typing import NamedTuple

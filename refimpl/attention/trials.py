@@ -1,7 +1,7 @@
 r"""Theorem 4.2, one trial: a training set without its d, the flow on it, and fresh samples for any moment of it.
 
-    trial = run(rng, log_times, n, norm, d, T, relevant, weak, weak_scale, noise_rate)
-    wrong, interval, relevant = generalize(trial, k, rng, size)
+trial = run(rng, log_times, n, norm, d, T, relevant, weak, weak_scale, noise_rate)
+wrong, interval, relevant = generalize(trial, k, rng, size)
 """
 
 from typing import NamedTuple

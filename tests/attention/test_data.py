@@ -145,7 +145,7 @@ def test_bad_input_is_named(change, name):
         draw(streams(0)[0], **{**good, **change})
 
 
-@pytest.mark.erratum("attention Definition 3.1: the ranges of the ratios")
+@pytest.mark.erratum("attention-weak-ratio-range")
 @pytest.mark.parametrize("T", [3, 8])
 def test_both_signs_need_two_weakly_relevant_tokens(T):
     """zeta_W = 1/T and zeta_R = 1 - 1/T, the ends that are printed, leave one token; 2/T and 1 - 2/T do not."""
@@ -157,7 +157,7 @@ def test_both_signs_need_two_weakly_relevant_tokens(T):
     assert np.all(np.sort(sample.roles[:, T - 2 :], axis=1) == [-1, 1])
 
 
-@pytest.mark.erratum("attention Definition 3.1: both signs occur")
+@pytest.mark.erratum("attention-both-signs")
 def test_both_signs_occur_in_all_samples_only_with_many_weakly_relevant_tokens():
     """By counting: a share 1 - 2^{1 - |W|} of the sign vectors has both signs."""
 
@@ -173,7 +173,7 @@ def test_both_signs_occur_in_all_samples_only_with_many_weakly_relevant_tokens()
     assert chance(needed, n) >= 1 - delta
 
 
-@pytest.mark.erratum("attention Section 5: outside the assumptions")
+@pytest.mark.erratum("attention-experiments-outside")
 def test_no_setting_of_the_experiments_meets_the_first_two_assumptions():
     """(A1) d >= C n |mu|^2 and (A2) |mu| >= C d^{1/4} sqrt(log(Tn/delta)) at their weakest, C = 1."""
     n, T = 20, 8
@@ -190,7 +190,7 @@ def test_no_setting_of_the_experiments_meets_the_first_two_assumptions():
     assert not any(both(0.99 * least, norm, delta=0.1) for norm in np.linspace(1, 100, 1000))
 
 
-@pytest.mark.erratum("attention Section 3.5: (A1) is not necessary")
+@pytest.mark.erratum("attention-a1-not-necessary")
 def test_wrong_labels_are_fitted_far_outside_the_first_assumption():
     """n = 100, d = 2000, |mu| = 20: n |mu|^2 = 20 Tr Sigma. By time e^5 all 20 wrong labels are fitted."""
     n, d, norm = 100, 2000, 20.0

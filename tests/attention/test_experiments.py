@@ -130,7 +130,7 @@ def test_classes_without_samples_are_reported_and_never_divided_by():
     raise AssertionError("no draw without a class among 40")
 
 
-@pytest.mark.erratum("attention Section 5: the token that noisy samples select")
+@pytest.mark.erratum("attention-noisy-token")
 def test_noisy_samples_select_the_weak_token_of_their_observed_label():
     run = E.figure_3(0, 2000, 20.0)
     noisy = run.sample.Y != run.sample.Y_star
@@ -140,7 +140,7 @@ def test_noisy_samples_select_the_weak_token_of_their_observed_label():
     np.testing.assert_array_equal(roles[noisy], run.sample.Y[noisy])
 
 
-@pytest.mark.erratum("attention Figure 4: not Eq. 9", "attention Figure 6: not Eq. 10")
+@pytest.mark.erratum("attention-figure4", "attention-figure6")
 def test_the_published_ratios_are_counts_and_places_and_not_those_of_the_equations():
     norm, d, steps = 90.0, 500, 20_000
     row = E.grid_row(0, d, (norm,), steps, 10)

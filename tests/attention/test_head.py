@@ -130,7 +130,7 @@ def test_the_empirical_directions_noise_has_the_stated_size():
     assert abs(np.mean(sizes) - 1) < 5 * np.sqrt(2 / d / runs)
 
 
-@pytest.mark.erratum("attention Lemma 3.1: the empirical risk")
+@pytest.mark.erratum("attention-empirical-direction")
 def test_the_expected_risk_points_at_the_signals_but_the_empirical_one_does_not():
     """n = 12, T = 4, d = 8000, norm 25, rho = 0.2, eta = 0.05 meet (A1)-(A3) with C = 1, delta = 0.1."""
     n, T, d, norm, eta, log = 12, 4, 8000, 25.0, 0.05, np.log(12 * 4 / 0.1)
@@ -148,7 +148,7 @@ def test_the_expected_risk_points_at_the_signals_but_the_empirical_one_does_not(
     assert expected @ wanted == pytest.approx(np.linalg.norm(expected), rel=1e-14)
 
 
-@pytest.mark.erratum("attention Lemma G.1: the noise rate")
+@pytest.mark.erratum("attention-g1-noise-rate")
 @pytest.mark.parametrize("K", [2, 3])
 def test_above_the_chance_rate_of_wrong_labels_the_direction_turns_round(K):
     along = np.eye(K) - 1 / K

@@ -175,7 +175,7 @@ def test_in_the_papers_setting_the_directions_differ_for_any_time_and_agree_in_t
         assert 160 * angles[3] > margin.mismatch(found, X, Y, scores, picked) > 2  # a lower bound: some are no support
 
 
-@pytest.mark.erratum("attention Section H: equal token scores")
+@pytest.mark.erratum("attention-equal-scores")
 def test_equal_scores_are_neither_needed_nor_enough():
     """One sample, orthogonal differences of lengths 1 and `length`, score gaps 1000 : 1 or 1 : 1."""
     logs = np.array([80.0, 160, 320])

@@ -198,7 +198,7 @@ def test_theorem_4_1s_solution_overfits_benignly_with_three_classes():
     assert np.any(multiclass.outputs(train.X, mu.sum(axis=0), nu).argmax(axis=1) != train.Y)  # signals alone do not
 
 
-@pytest.mark.erratum("attention Section F: only the target class")
+@pytest.mark.erratum("attention-target-class")
 def test_the_update_of_a_wrong_class_depends_on_its_own_probability():
     """One sample of class 0, one token for each class: tokens 1 and 2 are both "not the target"."""
     X, nu, Y = np.eye(3)[None], head.simplex_head(np.eye(3), norm=2), [0]
