@@ -63,8 +63,7 @@ def save_json(out, name, module, settings, seed, quick, claims, numbers, seconds
 
 def save_report(out):
     """REPORT.md, from every NAME.json in the folder; files that are none of ours are passed over."""
-    rows = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(Path(out).glob("*.json"))]
-    rows = [row for row in rows if isinstance(row, dict) and list(row) == KEYS]
+    rows = [row for row in map(_ours, sorted(Path(out).glob("*.json"))) if row]
     lines = ["# What was claimed, what was measured", ""]
     lines += ["Rebuilt by `python -m plots` from the NAME.json files beside it.", ""]
     for row in rows:
@@ -80,3 +79,12 @@ def save_report(out):
             lines.append(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |")
         lines += [""]
     write(Path(out) / "REPORT.md", "\n".join(lines))
+
+
+def _ours(path):
+    """A NAME.json of ours as a dict, None for any other file."""
+    try:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        return row if list(row) == KEYS and all(c.keys() == claim(*"123456").keys() for c in row["claims"]) else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None

@@ -8,9 +8,11 @@ not finite. The dots stand for batch axes, the same for every argument that has 
 stands for an axis of that length.
 """
 
+import math
+
 import numpy as np
 
-LARGEST = 2**30  # bytes: a d x d array above this is refused before it is made
+LARGEST = 2**30  # bytes: a d x d array above this is refused, before it is made or read
 
 
 class Diverged(FloatingPointError):
@@ -28,10 +30,10 @@ def finite(name, x):
     """x as a float64 array, at least one number in it and every one finite; else ValueError."""
     try:
         x = np.asarray(x)
-        if np.iscomplexobj(x):
+        if x.dtype.kind not in "biufO":  # no text, no dates, no complex numbers
             raise TypeError
         x = x.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}: must be an array of real numbers") from None
     if x.size == 0:
         raise ValueError(f"{name}: has an empty axis, shape {x.shape}")
@@ -68,7 +70,31 @@ def same_last_axis(**named):
     (first, a), (second, b) = ((name, finite(name, x)) for name, x in named.items())
     if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1]:
         raise ValueError(f"{second}: last axis must be that of {first}, got {b.shape} and {a.shape}")
+    try:
+        np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
+        raise ValueError(f"{second}: does not broadcast against {first}, {b.shape} and {a.shape}") from None
     return a, b
+
+
+def matrix(W, **vector):
+    """W as a float64 array (d, d), d that of the named vector; refused with its size where it is above LARGEST."""
+    ((name, v),) = vector.items()
+    try:
+        shape = np.shape(W)
+    except ValueError:
+        raise ValueError("W: must be an array of real numbers") from None
+    fits("W", *shape)
+    v, W = arrays(**{name: (v, "d")}, W=(W, "dd"))
+    return W
+
+
+def diagonal(name, Sigma, d):
+    """A covariance's diagonal as a float64 array, one number or (d,), non-negative."""
+    Sigma = finite(name, Sigma)
+    if Sigma.shape not in ((), (d,)) or np.any(Sigma < 0):
+        raise ValueError(f"{name}: must be the diagonal, non-negative, one number or ({d},), got shape {Sigma.shape}")
+    return Sigma
 
 
 def labels(name, Y):
@@ -85,9 +111,9 @@ def number(name, x, least=-np.inf, most=np.inf, above=None):
     if above is not None and most < np.inf:
         bounds += f" and <= {most:g}"
     try:
-        value = float(x)
-        good = np.isfinite(value) and least <= value <= most and (above is None or value > above)
-    except (TypeError, ValueError):
+        value = float(finite(name, x)) if np.ndim(x) == 0 else np.nan
+        good = least <= value <= most and (above is None or value > above)
+    except ValueError:
         good = False
     if not good:
         raise ValueError(f"{name}: must be a finite number {bounds}, got {x!r}")
@@ -103,6 +129,6 @@ def count(name, k, least=1):
 
 def fits(name, *shape):
     """Refuse an array of that shape where it would take more than LARGEST bytes."""
-    size = 8 * int(np.prod([float(k) for k in shape]))
+    size = 8 * math.prod(shape)
     if size > LARGEST:
         raise ValueError(f"{name}: shape {shape} would take {size / 2**30:.1f} GiB, more than {LARGEST / 2**30:g}")

@@ -13,7 +13,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: {message}\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}\n")
 
 
 def integer(least, most=None):
@@ -34,7 +34,8 @@ def integer(least, most=None):
 
 def unknown(kind, name, known):
     """The line for a name that is none of the known ones, with the nearest of them."""
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
+    lower = {one.lower(): one for one in known}
+    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.3)]
     return f"unknown {kind} {ascii(name)}" + (f"; nearest: {', '.join(map(repr, near))}" if near else "")
 
 
@@ -44,8 +45,10 @@ def run(prog, main):
     Failed work is an OSError, a ValueError, or a FloatingPointError (divergence). Anything else
     is a bug and keeps its traceback.
     """
-    for stream in (sys.stdout, sys.stderr):  # a terminal may know fewer letters than a path or a source has
-        stream.reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):  # closed: nobody listens; open: a terminal may know fewer letters than a path has
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         code = main() or 0
         sys.stdout.flush()

@@ -20,6 +20,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def sweep(function, settings, jobs=1, progress=None):
     """[function(*setting) for setting in settings], on `jobs` workers, in order.
 
+    Workers are spawned: a script that calls this with jobs > 1 needs the guard if __name__ == "__main__".
     function : defined at a module's top level, so that a spawned worker can find it.
     settings : a list of tuples.  progress(done, of) is called after each cell.
     A cell that raises FloatingPointError (divergence) gives that exception as its result, and
@@ -40,7 +41,7 @@ def sweep(function, settings, jobs=1, progress=None):
             stack.enter_context(_one_thread_each())
             spawn = multiprocessing.get_context("spawn")
             pool = stack.enter_context(ProcessPoolExecutor(min(jobs, max(1, len(settings))), mp_context=spawn))
-            stack.callback(pool.shutdown, cancel_futures=True)
+            stack.push(_end_workers(pool, set(multiprocessing.active_children())))
             cells = pool.map(_cell, [function] * len(settings), settings)
         for done, result in enumerate(cells, 1):
             results.append(result)
@@ -62,6 +63,18 @@ def _cell(function, setting):
         return function(*setting)
     except FloatingPointError as error:
         return error
+
+
+def _end_workers(pool, others):
+    """On the way out of a sweep by an error or Ctrl-C: end its workers where they are, not after their cells."""
+
+    def leave(kind, error, trace):
+        if kind is not None:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            pool.shutdown(cancel_futures=True)
+
+    return leave
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.checks import arrays, count, finite, labels, number
+from refimpl.checks import arrays, count, diagonal, labels, number
 
 RELEVANT, IRRELEVANT = 2, 0  # roles; a weakly relevant token has its sign w_u = +1 or -1 as role
 
@@ -54,7 +54,8 @@ def assumption_a(mu, Sigma=1.0, tolerance=1e-9):
     States: attention Assumption A
     """
     mu = arrays(mu=(mu, "2d"))
-    Sigma = _diagonal(Sigma, mu.shape[-1])
+    mu = mu / (np.max(np.abs(mu)) or 1)  # a slack has no scale; nothing overflows
+    Sigma = diagonal("Sigma", Sigma, mu.shape[-1])
     slack = {}
     for name, G in (("", mu @ mu.T), ("in Sigma", (mu * Sigma) @ mu.T)):
         allowed = tolerance * (G[0, 0] + G[1, 1])
@@ -123,10 +124,11 @@ def experiment_roles(Y_star, T=8):
 def streams(seed):
     """Two independent generators (PCG64) from one seed: for the training and for the test samples.
 
-    seed : an integer >= 0, or a sequence of them.  Returns (train, test).
+    seed : an integer >= 0, or a sequence of them.  Returns (train, test).  Raises ValueError for anything else.
 
     States: attention Definition 3.1
     """
+    seed = [count("seed", part, least=0) for part in (seed if isinstance(seed, (tuple, list)) else (seed,))]
     return tuple(np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(2))
 
 
@@ -134,11 +136,15 @@ def signal_of(Y_star, roles, weak_scale):
     r"""Definition 3.1. How much of each signal a token carries: 1 of $\mu_{Y^*}$ on R, $\rho$ of $\mu_w$ on $W_w$.
 
     Y_star : (n,).  roles : (n, T).  Returns (n, T, 2), the last axis over the classes +1, -1.
-    Raises ValueError where the axes do not agree.
+    Raises ValueError where the axes do not agree, and for other labels or roles.
 
     States: attention Definition 3.1
     """
     Y_star, roles = arrays(Y_star=(Y_star, "n"), roles=(roles, "nT"))
+    labels("Y_star", Y_star)
+    if not np.all(np.isin(roles, (RELEVANT, 1, -1, IRRELEVANT))):
+        raise ValueError(f"roles: must be {RELEVANT}, 1, -1 or {IRRELEVANT}")
+    weak_scale = number("weak_scale", weak_scale, least=0)
     carried = np.zeros((*roles.shape, 2))
     for k, c in enumerate((1, -1)):
         carried[..., k] = (roles == RELEVANT) * (Y_star == c)[:, None] + weak_scale * (roles == c)
@@ -146,9 +152,9 @@ def signal_of(Y_star, roles, weak_scale):
 
 
 def _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, Sigma):
-    weak_scale, d = number("weak_scale", weak_scale, least=0), mu.shape[-1]
-    noise = np.sqrt(_diagonal(Sigma, d)) * rng.standard_normal((*roles.shape, d))
-    return Sample(signal_of(Y_star, roles, weak_scale) @ mu + noise, Y, Y_star, noise, roles)
+    carried, d = signal_of(Y_star, roles, weak_scale), mu.shape[-1]
+    noise = np.sqrt(diagonal("Sigma", Sigma, d)) * rng.standard_normal((*roles.shape, d))
+    return Sample(carried @ mu + noise, Y, Y_star, noise, roles)
 
 
 def _both_signs(rng, n, weak):
@@ -157,10 +163,3 @@ def _both_signs(rng, n, weak):
     while np.any(bad := np.abs(w.sum(axis=1)) == weak):
         w[bad] = rng.choice([-1, 1], (bad.sum(), weak))
     return w
-
-
-def _diagonal(Sigma, d):
-    Sigma = finite("Sigma", Sigma)
-    if Sigma.shape not in ((), (d,)) or np.any(Sigma < 0):
-        raise ValueError(f"Sigma: must be the diagonal, non-negative, one number or of shape ({d},), got {Sigma.shape}")
-    return Sigma

@@ -16,7 +16,7 @@ import numpy as np
 
 from refimpl.attention.data import signal_of
 from refimpl.attention.model import token_slopes
-from refimpl.checks import arrays, count, number
+from refimpl.checks import Diverged, arrays, count, fits, matrix, number
 
 ILL_CONDITIONED = 1e8  # above this, coefficients keep less than half of their digits
 
@@ -74,23 +74,30 @@ def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
     The logits are $z_t = \sum_c \lambda_c \langle x_t, \mu_c\rangle + \sum_{j,u} \rho_{j,u} \langle x_t,
     \epsilon_u^{(j)}\rangle$: W is orthogonal and drops out.
 
-    sample : a data.Sample.  mu : (2, d).  nu : (d,).  record : called as record(tau, lam, rho), tau = 0 ... steps.
-    Returns lam : (2,), rho : (n, T).  Raises ValueError where the axes do not agree.
+    sample : a data.Sample.  mu : (2, d).  nu : (d,).  weak_scale : rho, as it was drawn with.  alpha : > 0.
+    record : called as record(tau, lam, rho) for tau = 0 ... steps, with arrays of their own.
+    Returns lam : (2,), rho : (n, T).  Raises ValueError where the axes do not agree; Diverged with the step and
+    the last finite (lam, rho).
 
     States: attention Lemma D.1
     """
     X, noise, Y = arrays(X=(sample.X, "nTd"), noise=(sample.noise, "nTd"), Y=(sample.Y, "n"))
     mu, nu, X = arrays(mu=(mu, "2d"), nu=(nu, "d"), X=(X, "nTd"))
+    alpha = number("alpha", alpha, above=0)
+    fits("products of tokens and noises", *X.shape[:2], *X.shape[:2])
     x_mu = X @ mu.T
     x_noise = np.tensordot(X, noise, axes=(2, 2))
     gamma, carried = X @ nu, signal_of(sample.Y_star, sample.roles, weak_scale)
     lam, rho = np.zeros(2), np.zeros(Y.shape + gamma.shape[1:])
     for tau in range(count("steps", steps, least=0) + 1):
         if record is not None:
-            record(tau, lam, rho)
+            record(tau, lam.copy(), rho.copy())
         if tau == steps:
             return lam, rho
-        z = x_mu @ lam + np.tensordot(x_noise, rho, axes=2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = x_mu @ lam + np.tensordot(x_noise, rho, axes=2)
+        if not np.all(np.isfinite(z)):
+            raise Diverged(f"diverged: step {tau + 1} overflows (a smaller alpha?)", tau + 1, (lam, rho))
         delta_rho = noise_update(z, gamma, Y, alpha)
         lam, rho = lam + signal_update(delta_rho, carried), rho + delta_rho
 
@@ -104,7 +111,7 @@ def reconstruct(lam, rho, mu, noise, W=None):
     """
     lam, mu, rho, noise = arrays(lam=(lam, "2"), mu=(mu, "2d"), rho=(rho, "nT"), noise=(noise, "nTd"))
     q = lam @ mu + np.tensordot(rho, noise, axes=2)
-    return q if W is None else arrays(W=(W, "dd"), q=(q, "d"))[0] @ q
+    return q if W is None else matrix(W, q=q) @ q
 
 
 def decompose(p, mu, noise, W=None, rcond=None):
@@ -119,7 +126,7 @@ def decompose(p, mu, noise, W=None, rcond=None):
     States: attention Lemma D.1
     """
     p, mu, noise = arrays(p=(p, "d"), mu=(mu, "2d"), noise=(noise, "nTd"))
-    q = p if W is None else p @ arrays(W=(W, "dd"), p=(p, "d"))[0]
+    q = p if W is None else p @ matrix(W, p=p)
     n, T, d = noise.shape
     parts = span_coefficients(np.vstack((mu, noise.reshape(n * T, d))), q, rcond)
     return Decomposition(parts[0][:2], parts[0][2:].reshape(n, T), *parts[1:])
@@ -140,9 +147,8 @@ def span_coefficients(directions, q, rcond=None):
     rank = int(np.sum(sigma > cutoff))
     condition = float(sigma[0] / sigma[rank - 1]) if rank else 1.0
     if condition > ILL_CONDITIONED:
-        warnings.warn(
-            f"condition number {condition:.1e}: coefficients may be rounding alone", RuntimeWarning, stacklevel=3
-        )
+        message = f"condition number {condition:.1e}: coefficients may be rounding alone"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     coefficients = V[:rank].T @ ((U[:, :rank].T @ q) / sigma[:rank])
     gap, size = np.linalg.norm(q - coefficients @ directions), np.linalg.norm(q)
     residual = float(gap / size) if size > 0 else 0.0

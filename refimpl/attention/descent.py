@@ -2,14 +2,14 @@ r"""Section 3.4 and Lemma A.6: gradient descent on p with W fixed, on W with p f
 
     p(tau + 1) = p(tau) - alpha grad_p L         W(tau + 1) = W(tau) - alpha grad_W L
 
-Both move only q = W^T p. With v the risk's gradient in q, the first moves q by -alpha W^T W v = -alpha v,
-the second by -alpha |p|^2 v: the same dynamics with steps alpha |p_0|^2 and alpha.
+Both move only q = W^T p, down the risk's gradient v in q: the first by alpha W^T W v = alpha v, the second by
+alpha |p|^2 v. So they are one dynamics in q, at steps alpha |p|^2 and alpha (Lemma A.6).
 """
 
 import numpy as np
 
 from refimpl.attention.model import query_gradient
-from refimpl.checks import Diverged, arrays, count, fits, labels, number
+from refimpl.checks import Diverged, arrays, count, labels, matrix, number
 
 
 def descend_p(X, Y, nu, alpha, steps, p=None, W=None, record=None):
@@ -24,8 +24,7 @@ def descend_p(X, Y, nu, alpha, steps, p=None, W=None, record=None):
     X, Y, nu, alpha, steps = _checked(X, Y, nu, alpha, steps)
     p = np.zeros_like(nu) if p is None else arrays(p=(p, "d"), nu=(nu, "d"))[0].copy()
     if W is not None:
-        fits("W", *np.shape(W))
-        W = arrays(W=(W, "dd"), nu=(nu, "d"))[0]
+        W = matrix(W, nu=nu)
     gamma = X @ nu
 
     def move(p):
@@ -38,14 +37,17 @@ def descend_p(X, Y, nu, alpha, steps, p=None, W=None, record=None):
 def descend_W(X, Y, nu, alpha, steps, p, W, record=None):
     r"""Lemma A.6. $W(\tau + 1) = W(\tau) - \alpha \nabla_W \hat L(W(\tau))$, $p = p_0$ and $\nu$ fixed.
 
-    Arguments as in descend_p; p : (d,) and W : (d, d), the initial one, are needed.
+    Set beside descend_p with a fixed orthogonal $W_0$, from $p(0) = W_0 W(0)^\top p_0$, with step $\alpha\|p_0\|^2$:
+    $W(\tau)^\top p_0 = W_0^\top p(\tau)$ for all $\tau$. At 0 both are $W(0)^\top p_0$. If they are one q at $\tau$,
+    the gradients are $p_0 v^\top$ in W and $W_0 v$ in p with one v, so both sides move by $-\alpha\|p_0\|^2 v$.
+
+    Arguments as in descend_p; p : (d,) is $p_0$ and W : (d, d) is W(0).
     record : called as record(tau, W) for tau = 0 ... steps.  Returns W(steps) : (d, d).  Raises as descend_p.
 
     States: attention Lemma A.6
     """
     X, Y, nu, alpha, steps = _checked(X, Y, nu, alpha, steps)
-    fits("W", *np.shape(W))
-    W, p, _ = arrays(W=(W, "dd"), p=(p, "d"), nu=(nu, "d"))
+    W, (p, _) = matrix(W, nu=nu), arrays(p=(p, "d"), nu=(nu, "d"))
     gamma = X @ nu
     return _iterate(lambda W: W - alpha * np.outer(p, query_gradient(X, Y, p @ W, gamma)), W.copy(), steps, record)
 
@@ -53,13 +55,16 @@ def descend_W(X, Y, nu, alpha, steps, p, W, record=None):
 def _iterate(move, state, steps, record):
     for tau in range(steps + 1):
         if record is not None:
-            record(tau, state)
+            record(tau, state.copy())
         if tau == steps:
             return state
-        with np.errstate(over="ignore", invalid="ignore"):
-            moved = move(state)
-        if not np.all(np.isfinite(moved)):
-            raise Diverged(f"diverged: step {tau + 1} is not finite (a smaller alpha?)", tau + 1, state)
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                moved = move(state)
+                if not np.all(np.isfinite(moved)):
+                    raise FloatingPointError
+        except FloatingPointError:
+            raise Diverged(f"diverged: step {tau + 1} overflows (a smaller alpha?)", tau + 1, state) from None
         state = moved
 
 

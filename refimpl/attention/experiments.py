@@ -16,7 +16,7 @@ from refimpl.attention.gram import descend, gram
 from refimpl.attention.head import linear_head
 from refimpl.calculus.losses import logistic
 from refimpl.checks import arrays, count, labels, number
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 T, WEAK_SCALE, ALPHA, NOISE_RATE = 8, 0.2, 1e-4, 0.2
 
@@ -51,7 +51,7 @@ def wanted_token(Y, Y_star):
 
     States: attention Figure 1
     """
-    Y, Y_star = arrays(Y=(Y, "n"), Y_star=(Y_star, "n"))
+    Y, Y_star = arrays(Y=(labels("Y", Y), "n"), Y_star=(labels("Y_star", Y_star), "n"))
     return np.where(Y == Y_star, 0, 2)
 
 
@@ -94,10 +94,12 @@ def figure_1(seed, betas, n=100, d=10_000, norm=20.0, clean_noise=True):
 def figure_3(seed, d, norm, steps=10_000, every=50, n=20, test_samples=1000):
     """Figures 2 and 3. One training run, its attention weights recorded every `every` steps, 0 and the last included.
 
+    d, norm : as in draw_experiment.  steps : >= 0.  every : >= 1.
     Returns a Run.  Accuracies: how often the output's sign is the observed label, the clean label on fresh samples.
 
     States: attention Figure 2; attention Figure 3
     """
+    every = count("every", every)
     rng, test_rng = streams((seed, d, round(1000 * norm)))
     sample = draw_experiment(rng, n, norm, d, flips(n))
     mu = signals(norm, d)
@@ -136,18 +138,18 @@ def grid(seed, dimensions, norms, steps, test_samples, jobs=1, progress=None):
     States: attention Figure 4; attention Figure 5; attention Figure 6
     """
     settings = [(seed, d, tuple(norms), steps, test_samples) for d in dimensions]
-    rows = sweep(grid_row, settings, jobs, progress)
-    for row in rows:
-        if isinstance(row, FloatingPointError):
-            raise row
+    if not settings or not len(norms):
+        raise ValueError("dimensions, norms: must not be empty")
+    rows = complete(sweep(grid_row, settings, jobs, progress))
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def grid_row(seed, d, norms, steps, test_samples, n=20):
     """Figures 4, 5, 6. All norms at one d, trained together. Returns {name: (len(norms),)}:
 
-    eq_9 (the smaller class), eq_10 (scaled), published_4, published_6, train_loss, test_loss, train_accuracy,
-    test_accuracy, all_clean, all_noisy (whether every C_c, every N_c has samples). NaN where a class has none.
+    eq_9 (the smaller class), eq_10 (scaled), published_4, published_6, smaller_class (the least |C_c|), places (the
+    mean place of C_{-1} in the sample over that of C_{+1}), train_loss, test_loss, train_accuracy, test_accuracy,
+    all_clean, all_noisy (whether every C_c, every N_c has samples). NaN where a class has none.
 
     States: attention Figure 4; attention Figure 5; attention Figure 6
     """
@@ -174,11 +176,14 @@ def grid_row(seed, d, norms, steps, test_samples, n=20):
     left, right = uncertainty.eq_9(totals, Y, Y_star)
     above, below = uncertainty.eq_10(totals, Y, Y_star, scaled=True)
     published_4, published_6 = published(totals, last, Y, Y_star)
+    smaller_class, places = np.array([_class_facts(*pair) for pair in zip(Y, Y_star)]).T
     return {
         "eq_9": np.where(clean, left.min(axis=-1) / right, np.nan),
         "eq_10": np.divide(above, below, out=np.full(len(norms), np.nan), where=clean),
         "published_4": np.where(clean, published_4, np.nan),
         "published_6": np.where(clean, published_6, np.nan),
+        "smaller_class": np.where(clean, smaller_class, np.nan),
+        "places": np.where(clean, places, np.nan),
         "train_loss": np.mean(logistic(margins), axis=-1),
         "test_loss": np.array([loss for loss, _ in tested]),
         "train_accuracy": np.mean(margins > 0, axis=-1),
@@ -189,12 +194,12 @@ def grid_row(seed, d, norms, steps, test_samples, n=20):
 
 
 def published(totals, s, Y, Y_star):
-    r"""Figures 4, 6. What the published figures show: sums read back from one running list.
+    r"""Figures 4, 6. What the published figures show, by the authors' public code: sums read back from one list.
 
     Every $s^{(i)}_t(\tau)(1 - s^{(i)}_t(\tau))$ is added to the list's last entry, in the order $\tau, i, t$, and
     a sample's "sum" is the entry where its last token stands: nearly the grand total for every sample. So
     Figure 4's ratio is nearly $\min_c |C_c|$. Figure 6's, divided by its value at $\tau = 0$, is nearly the
-    ratio of the classes' mean places in the sample.
+    mean place of class -1 in the sample over that of class +1: the later a class stands, the larger its first sum.
 
     totals : Totals up to the last step.  s : (..., n, T), its weights.  Y, Y_star : (..., n).
     Returns two arrays (...): Figure 4's and Figure 6's.
@@ -214,3 +219,11 @@ def published(totals, s, Y, Y_star):
     ratio_4 = np.min(sums, axis=-1) / np.max(entry, axis=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return ratio_4, (sums[..., 0] / sums[..., 1]) / (first[..., 0] / first[..., 1])
+
+
+def _class_facts(Y, Y_star):
+    """The least |C_c|, and the mean place of C_{-1} over that of C_{+1}; NaN where a class is empty."""
+    clean = [np.flatnonzero((Y == Y_star) & (Y == c)) + 1 for c in (1, -1)]
+    if not all(map(len, clean)):
+        return np.nan, np.nan
+    return min(map(len, clean)), clean[1].mean() / clean[0].mean()

@@ -9,7 +9,7 @@ import numpy as np
 
 from refimpl.attention.data import signal_of
 from refimpl.calculus.softmax import softmax
-from refimpl.checks import arrays, finite
+from refimpl.checks import arrays, diagonal
 
 
 def law(q, nu, mu, Sigma=1.0):
@@ -22,7 +22,7 @@ def law(q, nu, mu, Sigma=1.0):
     """
     q, nu, mu = arrays(q=(q, "d"), nu=(nu, "d"), mu=(mu, "2d"))
     both = np.stack((q, nu))
-    return mu @ both.T, (both * finite("Sigma", Sigma)) @ both.T
+    return mu @ both.T, (both * diagonal("Sigma", Sigma, len(q))) @ both.T
 
 
 def law_from_gram(rho, M, gamma, X_mu, nu, mu):
@@ -35,10 +35,11 @@ def law_from_gram(rho, M, gamma, X_mu, nu, mu):
     States: attention Lemma D.1
     """
     rho, gamma, X_mu = arrays(rho=(rho, "nT"), gamma=(gamma, "nT"), X_mu=(X_mu, "nT2"))
-    nu, mu = arrays(nu=(nu, "d"), mu=(mu, "2d"))
+    nu, mu, M, flat = arrays(nu=(nu, "d"), mu=(mu, "2d"), M=(M, "NN"), rho=(rho.ravel(), "N"))
     q_nu = np.sum(rho * gamma)
     means = np.stack((np.einsum("it,itc->c", rho, X_mu), mu @ nu), axis=-1)
-    return means, np.array([[rho.ravel() @ M @ rho.ravel(), q_nu], [q_nu, nu @ nu]])
+    q_q = max(0.0, flat @ M @ flat)  # rounding may leave it below zero
+    return means, np.array([[q_q, q_nu], [q_nu, nu @ nu]])
 
 
 def draw(rng, Y_star, roles, weak_scale, means, covariance):
@@ -52,6 +53,8 @@ def draw(rng, Y_star, roles, weak_scale, means, covariance):
     means, covariance = arrays(means=(means, "22"), covariance=(covariance, "22"))
     mean = signal_of(Y_star, roles, weak_scale) @ means
     (zz, zg), (_, gg) = covariance
+    if min(zz, gg) < 0 or zg != covariance[1, 0]:
+        raise ValueError("covariance: must be symmetric with a diagonal >= 0")
     g, h = rng.standard_normal((2, *mean.shape[:2]))
     slope = zg / np.sqrt(zz) if zz > 0 else 0.0  # a p of zero has no logit to share noise with
     z = mean[..., 0] + np.sqrt(zz) * g

@@ -11,7 +11,7 @@ $M \Delta\rho$ to z: (nT)^2 multiplications, for several settings at once.
 
 import numpy as np
 
-from refimpl.checks import Diverged, arrays, count, labels, number
+from refimpl.checks import Diverged, arrays, count, fits, labels, matrix, number
 
 
 def gram(X, nu):
@@ -23,6 +23,7 @@ def gram(X, nu):
     """
     X, nu = arrays(X=(X, "nTd"), nu=(nu, "d"))
     tokens = X.reshape(-1, X.shape[-1])
+    fits("M", len(tokens), len(tokens))
     return tokens @ tokens.T, X @ nu
 
 
@@ -35,7 +36,7 @@ def combine(X, rho, W=None):
     """
     X, rho = arrays(X=(X, "nTd"), rho=(rho, "nT"))
     q = np.tensordot(rho, X, axes=2)
-    return q if W is None else arrays(W=(W, "dd"), q=(q, "d"))[0] @ q
+    return q if W is None else matrix(W, q=q) @ q
 
 
 def descend(M, gamma, Y, alpha, steps, rho=None, record=None):
@@ -59,7 +60,7 @@ def descend(M, gamma, Y, alpha, steps, rho=None, record=None):
             s = np.exp(z - flat[rows, top].reshape(*Y.shape, 1))
             s /= s.sum(axis=-1, keepdims=True)
             if record is not None:
-                record(tau, rho, s)
+                record(tau, rho.copy(), s.copy())
             if tau == steps:
                 return rho
             best = flat_scores[rows, top].reshape(Y.shape)
@@ -71,7 +72,7 @@ def descend(M, gamma, Y, alpha, steps, rho=None, record=None):
             h *= slope[..., None]
             z = z + (M @ h.reshape(*h.shape[:-2], n * T, 1)).reshape(z.shape)
             if not np.vdot(z, z) < np.inf:
-                raise Diverged(f"diverged: step {tau + 1} is not finite (a smaller alpha?)", tau + 1, rho)
+                raise Diverged(f"diverged: logits beyond 1e154 at step {tau + 1} (a smaller alpha?)", tau + 1, rho)
             rho = rho + h
 
 

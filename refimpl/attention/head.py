@@ -19,9 +19,9 @@ def linear_head(mu, norm=None):
     States: attention Section 3.4 (gradient descent)
     """
     mu = arrays(mu=(mu, "2d"))
-    norm = 1 / np.linalg.norm(mu[0]) if norm is None else number("norm", norm, above=0)
+    norm = 1 / _length(mu[0]) if norm is None else number("norm", norm, above=0)
     nu = mu[0] - mu[1]
-    return norm / np.linalg.norm(nu) * nu
+    return norm / _length(nu) * nu
 
 
 def population_direction(mu, zeta_R, noise_rate):
@@ -81,8 +81,8 @@ def simplex_head(mu, norm=None):
     States: attention Section F
     """
     mu = _signals(mu)
-    norm = 1 / np.linalg.norm(mu[0]) if norm is None else number("norm", norm, above=0)
-    return norm / np.linalg.norm(mu[0] - mu[1]) * (mu - mu.mean(axis=0))
+    norm = 1 / _length(mu[0]) if norm is None else number("norm", norm, above=0)
+    return norm / _length(mu[0] - mu[1]) * (mu - mu.mean(axis=0))
 
 
 def multiclass_direction(mu, zeta_R, noise_rate):
@@ -107,3 +107,11 @@ def _signals(mu):
     if len(mu) < 2:
         raise ValueError(f"mu: needs at least two classes, got shape {mu.shape}")
     return mu
+
+
+def _length(vector):
+    """The norm of a signal, or of a difference of two, which must not be zero."""
+    length = np.linalg.norm(vector)
+    if not length > 0:
+        raise ValueError("mu: the signals must differ from zero and from each other")
+    return length

@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 
 from refimpl.attention.model import query_gradient
 from refimpl.calculus.losses import logistic_derivative
-from refimpl.checks import arrays, count, fits, labels
+from refimpl.checks import arrays, count, labels, matrix
 
 RESOLVED = 1e-7  # of the longest token difference: a hull nearer to zero than this is taken to touch it
 
@@ -56,8 +56,7 @@ def differences(X, picked, W=None):
     if not np.all((picked == np.floor(picked)) & (0 <= picked) & (picked < T)):
         raise ValueError(f"picked: must be integers in 0 ... {T - 1}")
     A = np.take_along_axis(X, picked.astype(int)[:, None, None], axis=1) - X
-    fits("W", *np.shape(W))
-    return A if W is None else A @ arrays(A=(A, "nTd"), W=(W, "dd"))[1].T
+    return A if W is None else A @ matrix(W, x=X[0, 0]).T
 
 
 def separate(X, picked, W=None):

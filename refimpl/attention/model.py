@@ -11,7 +11,7 @@ import numpy as np
 
 from refimpl.calculus.losses import logistic, logistic_derivative, margin
 from refimpl.calculus.softmax import softmax, softmax_jvp
-from refimpl.checks import arrays, count, fits, labels
+from refimpl.checks import arrays, count, fits, labels, matrix
 
 
 def self_attention(X, W_Q, W_K, W_V, queries=None):
@@ -55,12 +55,13 @@ def scores(X, nu):
 def attention(X, p, W=None):
     r"""Section 3.2. The attention weights $s = S(X W^\top p)$.
 
-    X : (..., T, d).  p : (d,).  W : (d, d).  Returns (..., T).  Raises ValueError where the axes do not agree.
+    X : (..., T, d).  p : (d,).  W : (d, d).  Returns (..., T).
+    Raises ValueError where the axes do not agree, FloatingPointError where the logits overflow.
 
     States: attention Eq. 2
     """
     X, p = arrays(X=(X, "...Td"), p=(p, "d"))
-    return softmax(X @ _query(p, W))
+    return softmax(_logits(X, _query(p, W)))
 
 
 def output(X, p, nu, W=None):
@@ -81,7 +82,7 @@ def loss(X, Y, p, nu, W=None):
 
     States: attention Eq. 3
     """
-    X = arrays(X=(X, "nTd"))
+    X, Y, p, nu = _checked(X, Y, p, nu)
     return float(np.mean(logistic(margin(Y, output(X, p, nu, W)))))
 
 
@@ -122,7 +123,7 @@ def loss_gradient_nu(X, Y, p, nu, W=None):
     States: attention Eq. 3
     """
     X, Y, p, nu = _checked(X, Y, p, nu)
-    s = softmax(X @ _query(p, W))
+    s = softmax(_logits(X, _query(p, W)))
     slope = Y * logistic_derivative(Y * np.sum(s * (X @ nu), axis=-1)) / len(Y)
     return np.tensordot(slope[:, None] * s, X, axes=2)
 
@@ -144,10 +145,11 @@ def query_gradient(X, Y, q, gamma):
     r"""Eq. 18. The risk's gradient in $q = W^\top p$: $v = \sum_{i,t} (\partial\hat L/\partial z^{(i)}_t) x^{(i)}_t$.
 
     X : (n, T, d), float64.  q : (d,).  gamma : (n, T).  Y : (n,).  Returns (d,).
+    Raises FloatingPointError where the logits X q overflow, ValueError where the axes do not agree.
 
     States: attention Eq. 18
     """
-    return np.tensordot(token_slopes(X @ q, gamma, Y), X, axes=2)
+    return np.tensordot(token_slopes(_logits(X, q), gamma, Y), X, axes=2)
 
 
 def assumption_b(W, tolerance=1e-9):
@@ -177,11 +179,15 @@ def random_orthogonal(rng, d):
 
 def _query(p, W):
     """q = W^T p."""
-    if W is None:
-        return p
-    fits("W", *np.shape(W))
-    W, p = arrays(W=(W, "dd"), p=(p, "d"))
-    return p @ W
+    return p if W is None else p @ matrix(W, p=p)
+
+
+def _logits(X, q):
+    with np.errstate(over="ignore", invalid="ignore"):
+        z = X @ q
+    if not np.all(np.isfinite(z)):
+        raise FloatingPointError("X, p: the logits X W^T p overflow")
+    return z
 
 
 def _checked(X, Y, p, nu):

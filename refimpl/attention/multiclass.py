@@ -17,7 +17,7 @@ from refimpl.attention.head import simplex_head
 from refimpl.attention.model import attention
 from refimpl.calculus.losses import cross_entropy, cross_entropy_gradient
 from refimpl.calculus.softmax import softmax, softmax_jvp
-from refimpl.checks import arrays, count, finite, fits, number
+from refimpl.checks import arrays, count, diagonal, matrix, number
 
 RELEVANT, IRRELEVANT = -1, -2  # roles; a weakly relevant token has its class w_u, 0 ... K - 1, as role
 
@@ -36,9 +36,9 @@ def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
     """
     mu, n, (K, d) = arrays(mu=(mu, "Kd")), count("n", n), np.shape(mu)
     relevant, weak = count("relevant", relevant), count("weak", weak, least=max(2, K))
-    T, Sigma = count("T", T, least=relevant + weak), finite("Sigma", Sigma)
-    if K < 2 or Sigma.shape not in ((), (d,)) or np.any(Sigma < 0):
-        raise ValueError(f"mu, Sigma: need (K >= 2, d) and a diagonal >= 0, got shapes {mu.shape} and {Sigma.shape}")
+    T, Sigma = count("T", T, least=relevant + weak), diagonal("Sigma", Sigma, d)
+    if K < 2:
+        raise ValueError(f"mu: needs at least two classes, got shape {mu.shape}")
     Y_star = rng.integers(K, size=n)
     moved = rng.random(n) < number("noise_rate", noise_rate, 0, 1)
     Y = (Y_star + moved * rng.integers(1, K, size=n)) % K
@@ -98,8 +98,7 @@ def loss_gradient_p(X, Y, p, nu, W=None):
     States: attention Section F
     """
     X, Y, p, nu = arrays(X=(X, "nTd"), Y=(Y, "n"), p=(p, "d"), nu=(nu, "Kd"))
-    fits("W", *np.shape(W))
-    q = p if W is None else p @ arrays(W=(W, "dd"), p=(p, "d"))[0]
+    q = p if W is None else p @ matrix(W, p=p)
     v = np.tensordot(token_slopes(X @ q, X @ nu.T, Y), X, axes=2)
     return v if W is None else W @ v
 

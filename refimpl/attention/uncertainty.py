@@ -51,12 +51,12 @@ def start(s):
 def add(totals, s, relevant):
     r"""Eq. 9. The sums with one more $\tau'$: $\mathfrak S^{(i)}$ and $s_t(1 - s_t)$ at the weights s.
 
-    totals : Totals.  s : (..., n, T).  relevant : (..., n, T) bool, R.  Returns Totals.
+    totals : Totals.  s : (..., n, T).  relevant : (..., n, T), true on R.  Returns Totals.
     Called at every step, so it does not check its arguments.
 
     States: attention Eq. 9
     """
-    return Totals(totals.uncertainty + _uncertainty(s, relevant), totals.variance + s * (1 - s))
+    return Totals(totals.uncertainty + _uncertainty(s, relevant), totals.variance + _variance(s))
 
 
 def clean_sum(totals, Y, Y_star):
@@ -141,8 +141,16 @@ def _members(Y, Y_star, clean):
 
 
 def _class_sums(totals, Y, Y_star, clean):
-    return np.sum(totals.uncertainty[..., None, :] * _members(Y, Y_star, clean), axis=-1)
+    summed, _ = arrays(totals=(totals.uncertainty, "...n"), Y=(Y, "...n"))
+    return np.sum(summed[..., None, :] * _members(Y, Y_star, clean), axis=-1)
 
 
 def _uncertainty(s, relevant):
-    return np.sum(s * relevant, axis=-1) * np.sum(s * ~relevant, axis=-1)
+    return np.sum(np.where(relevant, s, 0), axis=-1) * np.sum(np.where(relevant, 0, s), axis=-1)
+
+
+def _variance(s):
+    """s (1 - s); only the largest weight of a row can be above 1/2, and its 1 - s is the sum of the others."""
+    large = s > 0.5
+    others = np.sum(np.where(large, 0, s), axis=-1, keepdims=True)
+    return s * np.where(large, others, 1 - s)

@@ -34,8 +34,8 @@ def gradient_error(f, gradient, x):
     r"""The largest $|g_k - \hat g_k| / (|\hat g_k| + 10^{-3} \max_j |\hat g_j| + 10^{-6})$ over the entries.
 
     $\hat g$ is the central difference. A right gradient of a smooth f of order 1 gives about
-    1e-8; one entry that is off by one part in a thousand gives at least 1e-6 unless it is itself
-    a thousandth of the largest. Not for points within ten steps of a kink: test those with
+    1e-8; one entry that is off by one part in a thousand gives 1e-6 or more unless it is itself
+    below a millionth of the largest. Not for points within ten steps of a kink: test those with
     one_sided_differences.
 
     f : takes an array shaped like x.  gradient : f(x).shape + x.shape.  x : finite.  Returns a float.

@@ -59,7 +59,7 @@ def test_two_nearly_equal_tokens_with_opposite_labels():
     X, Y, nu = np.array([[[1.0, 0], [0, 1]], [[1.0, 1e-3], [0, 1]]]), [1, -1], np.array([1.0, -1])
     p = descend_p(X, Y, nu, 1e4, 50)
     assert np.isfinite(loss(X, Y, p, nu))
-    with pytest.raises(Diverged, match="step [0-9]+ is not finite") as caught:
+    with pytest.raises(Diverged, match="step 1 overflows") as caught:
         descend_p(40 * X, [1, 1], nu, 1e308, 50)
     assert caught.value.step == 1 and not caught.value.state.any()
 

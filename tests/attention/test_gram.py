@@ -78,7 +78,7 @@ def test_what_is_recorded_is_not_changed_later():
 
 def test_a_step_that_is_too_large_stops_with_the_last_finite_state():
     M, gamma = gram([[[1.0, 0], [0, 1]]], [1.0, -1])
-    with pytest.raises(Diverged, match="step 1 ") as caught:
+    with pytest.raises(Diverged, match="at step 1 ") as caught:
         descend(M, gamma, [1], 1e308, 5)
     assert caught.value.step == 1 and not caught.value.state.any()
 
