@@ -8,6 +8,7 @@ Population quantities, at w = 0 or while $|w^\top p|$ is small; every hinge term
 """
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import lambertw
 
 from refimpl.calculus.gating import gate
@@ -114,6 +115,27 @@ def logarithmic_bounds(c, t):
     """
     c, t = number("c", c, most=1, above=0), finite("t", t)
     return np.log1p(c * t / 2), np.log1p(c * t)
+
+
+def clean_rest(p_a, l):  # noqa: E741
+    r"""Lemma 5. Where $w^\top p$ of clean tokens settles, their outliers shut: $\log \frac{1 - x}{x}$, x the root of the last equation.
+
+    With one $\sigma = 1 - x$ for all clean tokens, the query's too, and 0 for outliers, $\sum_{i \le l} E \, G_i = x - x (p_a + (1 - p_a) x)^l$,
+    which the gradient of $E[zF]$ raises: at rest $1 = g^l + l (1 - p_a) x g^{l-1}$, $g = p_a + (1 - p_a) x$. The $\Theta(1)$ of Eq. 14
+    so depends on l: with $n = l (1 - p_a)$ it is near $\log \frac{n}{\log n}$.
+
+    Returns a float, <= 0.  Raises ValueError for l < 1.
+
+    States: mamba Lemma 5
+    """
+    p_a, l = number("p_a", p_a, 0, 1 - 1e-12), count("l", l)  # noqa: E741
+
+    def slope(x):
+        g = p_a + (1 - p_a) * x
+        return 1 - g**l - l * (1 - p_a) * x * g ** (l - 1)
+
+    x = brentq(slope, 0.0, 1.0)  # the slope falls from 1 - p_a^l to -l (1 - p_a)
+    return float(np.log((1 - x) / x))
 
 
 def nearest_clean_gate(a, s):

@@ -1,0 +1,282 @@
+r"""Section 3.3 and 3.4: the conditions of Theorems 1 to 4 with their slack, and the iterations and examples that are needed.
+
+    theorem_1_conditions(problem, B, T)             # {condition: slack}, >= 1 where it holds
+    T_printed, T_law = iterations(problem), iterations_law(L, problem, delta)
+    T = iterations_needed(setting, gated, eta, B, rng)      # by SGD
+    slope, low, high = exponent(x, T)               # the order in x, with a 95 % interval
+
+The theorems are asymptotic: every $\Theta$, $\gtrsim$ and poly has a constant, all of them arguments here, one unless given.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import binom, t as student
+
+from refimpl.checks import arrays, finite, number
+from refimpl.mamba.dynamics import clean_mass, growth_rate
+from refimpl.mamba.gate_dynamics import drive
+from refimpl.mamba.patterns import encode, gradient
+from refimpl.mamba.prompts import cycle, draw_training
+from refimpl.mamba.training import descend, start
+
+
+class Problem(NamedTuple):
+    r"""Theorem 1. What its conditions are made of; Section 4.1's values.
+
+    States: mamba Theorem 1; mamba Theorem 3
+    """
+
+    M1: int = 6
+    V: int = 3
+    beta: float = 3.0
+    kappa_a: float = 2.0
+    p_a: float = 0.6
+    l_tr: int = 20
+    eta: float = 1.0
+    epsilon: float = 0.1
+
+
+class Constants(NamedTuple):
+    r"""Theorems 1 to 4. The constants that $\Theta$ and $\gtrsim$ hide, one by one; $\mathrm{poly}(x) = \mathrm{poly} \cdot x^{\mathrm{degree}}$.
+
+    States: mamba Theorem 1; mamba Theorem 2; mamba Theorem 3; mamba Theorem 4
+    """
+
+    B: float = 1.0
+    low: float = 1.0  # of kappa_a
+    high: float = 1.0  # of kappa_a, kappa_a'
+    length: float = 1.0
+    poly: float = 1.0
+    degree: float = 1.0
+    T: float = 1.0
+
+
+def batch(problem, gated=True, c=Constants()):
+    r"""Theorem 1(i). $B_T = \max\{\epsilon^{-2}, M_1 (1 - p_a)^{-1}\} \log \epsilon^{-1}$, $B_M = \max\{B_T, \beta^{-4} V^2 \kappa_a^{-2} (1 - p_a)^{-2} \log \epsilon^{-1}\}$.
+
+    Section 10.1 leaves $V^2$ out, which Eq. 11 has.  Returns B_M, or B_T if not gated.
+
+    States: mamba Theorem 1; mamba Theorem 3; mamba Remark 4
+    """
+    M1, V, beta, kappa_a, p_a, _, _, epsilon = problem
+    needed = max(epsilon**-2, M1 / (1 - p_a))
+    if gated:
+        needed = max(needed, beta**-4 * V**2 * kappa_a**-2 * (1 - p_a) ** -2)
+    return c.B * needed * np.log(1 / epsilon)
+
+
+def iterations(problem, gated=True, c=Constants()):
+    r"""Theorems 1(iv), 3(iv). $T_M = \Theta(\eta^{-1} (1 - p_a)^{-1} \beta^{-2} M_1)$ and $T_T = T_M / l_{tr}$.
+
+    Theorem 3's proof has $\beta^{-1}$.  Returns a float.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Remark 4
+    """
+    T = c.T * problem.M1 / (problem.eta * (1 - problem.p_a) * problem.beta**2)
+    return T if gated else T / problem.l_tr
+
+
+def theorem_1_conditions(problem, B, T, c=Constants()):
+    r"""Theorem 1(i)-(iv) and $\eta \le 1$, each as {condition: slack}.
+
+    (ii) $V \beta^{-4} \lesssim \kappa_a \lesssim V \beta (1 - p_a) p_a^{-1} \epsilon^{-1}$, (iii) $(1 - p_a)^{-1} \log M_1 \lesssim l_{tr} \lesssim p_a^{-1} \mathrm{poly}(M_1^{\kappa_a})$. At p_a = 0
+    (Remark 2) the two upper bounds are void.
+
+    States: mamba Theorem 1; mamba Theorem 1 (prompt length); mamba Remark 1; mamba Remark 2
+    """
+    p = problem
+    return {
+        **theorem_3_conditions(p, B, T, c),
+        "(i) B": B / batch(p, True, c),
+        "(ii) kappa_a >=": p.kappa_a / (c.low * p.V * p.beta**-4),
+        "(iii) l_tr <=": _over(c.poly * float(p.M1) ** (p.kappa_a * c.degree), p.p_a * p.l_tr),
+        "(iv) T": T / iterations(p, True, c),
+    }
+
+
+def theorem_3_conditions(problem, B, T, c=Constants()):
+    r"""Theorem 3(i)-(iv) and $\eta \le 1$: Theorem 1's with $B_T$ and $T_T$, without its lower bound of $\kappa_a$ and upper one of $l_{tr}$.
+
+    The upper bound of $\kappa_a$ is the same in both, though Remark 4 says that the linear Transformer's is larger.
+
+    States: mamba Theorem 3; mamba Remark 4
+    """
+    p = problem
+    return {
+        "(i) B": B / batch(p, False, c),
+        "(ii) kappa_a <=": _over(c.high * p.V * p.beta * (1 - p.p_a) / p.epsilon, p.p_a * p.kappa_a),
+        "(iii) l_tr >=": p.l_tr / (c.length * np.log(p.M1) / (1 - p.p_a)),
+        "(iv) T": T / iterations(p, False, c),
+        "eta <= 1": 1 / p.eta,
+    }
+
+
+def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants()):
+    r"""Theorem 2(a)-(d), each as {condition: slack}, L the least $\sum_i \lambda_i$ of the mixtures.
+
+    (b) $\kappa_a \le \kappa_a' \lesssim V \beta p_a^{-1} \kappa_a^{-1} L^{-1} (1 - p_a) \epsilon^{-1}$, (c) $\alpha < \min(1, p_a l_{tr} / l_{ts})$,
+    (d) $(1 - \alpha)^{-1} \log M_1 \lesssim l_{ts} \lesssim \alpha^{-1} \mathrm{poly}(M_1^{\kappa_a})$. A smaller L allows larger outliers: nothing bounds
+    $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave $\alpha$ below $1 - \log M_1 / (p_a l_{tr})$ about.
+
+    mixture : (S, V) the lambdas.  Raises ValueError for an alpha outside [0, 1).
+
+    States: mamba Theorem 2; mamba Remark 3
+    """
+    p, L, alpha = problem, _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
+    return {
+        "(a) sum lambda > 0": np.inf if L > 0 else 0.0,
+        "(b) kappa_a' >=": kappa_test / p.kappa_a,
+        "(b) kappa_a' <=": _upper(p, L, kappa_test, c),
+        "(c) alpha <": _over(min(1.0, p.p_a * p.l_tr / l_ts), alpha),
+        "(d) l_ts >=": l_ts * (1 - alpha) / (c.length * np.log(p.M1)),
+        "(d) l_ts <=": _over(c.poly * float(p.M1) ** (p.kappa_a * c.degree), alpha * l_ts),
+    }
+
+
+def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants()):
+    r"""Theorem 4(a)-(d): (b) has $l_{tr}$ more than Theorem 2's, (c) $\alpha < \frac12$, (d) $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$.
+
+    States: mamba Theorem 4; mamba Theorem 4 (prompt length); mamba Remark 6
+    """
+    p, L, alpha = problem, _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
+    length = max(1 / (1 - alpha), alpha / (0.5 - alpha) ** 2 if alpha != 0.5 else np.inf) * np.log(p.M1)
+    return {
+        "(a) sum lambda > 0": np.inf if L > 0 else 0.0,
+        "(b) kappa_a' <=": p.l_tr * _upper(p, L, kappa_test, c),
+        "(c) alpha < 1/2": _over(0.5, alpha),
+        "(d) l_ts >=": l_ts / (c.length * length),
+    }
+
+
+def iterations_law(L, problem, delta, gated=True, margin=0.5):
+    r"""Theorems 1(iv), 3(iv). The first t at which Lemma 3's law has $E[z F] = \frac{S}{2} D \ge$ margin, D the drive.
+
+    With the largest eigenvalue $\lambda$ of L, $t \approx \frac{M_1}{\eta \beta^2 S \lambda} \log \frac{2 \cdot \mathrm{margin}}{\delta^2 \beta^2 S}$: the printed order, and a logarithm of $S$ and $\delta \beta$
+    that is not printed. Where S = (1 - p_a) l (G = 1) it makes the exponents of 1 - p_a and l steeper than -1.
+
+    L : (M1, M1).  Returns an int, 0 if the margin is there at the start.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 3
+    """
+    p = problem
+    S = clean_mass(p.p_a, p.l_tr, gated)
+    rate = p.eta * growth_rate(p.beta, p.M1, S)
+    reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin  # noqa: E731
+    low, high = -1, 1
+    while not reached(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high
+
+
+def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=20_000, loss=None):
+    r"""Theorems 1(iv), 3(iv). The first step of SGD whose batch has a mean of $z F \ge$ margin, or, if given, a hinge loss <= loss.
+
+    Fresh prompts each step, so the batch is a test sample of B prompts.
+    Returns an int, or `most` where it is not reached.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Remark 1; mamba Remark 4
+    """
+    s, Psi = setting, start(setting, rng, gated)
+    tasks = cycle(s.M1) if s.tasks is None else s.tasks
+    outliers = s.kappa_a * s.outlier_norm * np.eye(s.V)
+    for t in range(most):
+        prompts = draw_training(rng, B, s.l, tasks, s.M2, s.V, s.p_a, s.K)
+        step, F = gradient(encode(prompts, s.M1, s.M2, s.beta, outliers), prompts.z, Psi)
+        zF = prompts.z * F
+        if np.mean(zF) >= margin if loss is None else np.mean(np.maximum(0, 1 - zF)) <= loss:
+            return t
+        Psi = descend(Psi, step, eta)
+    return most
+
+
+def exponent(x, y, confidence=0.95):
+    r"""Theorems 1, 3, 4. The slope of log y on log x by least squares, with Student's interval: (slope, low, high).
+
+    x, y : (n,) positive, n >= 3, at least two different x.  Raises ValueError for others.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Theorem 4 (prompt length)
+    """
+    x, y = arrays(x=(x, "n"), y=(y, "n"))
+    if len(x) < 3 or np.any(x <= 0) or np.any(y <= 0) or np.ptp(x) == 0:
+        raise ValueError("x, y: must be at least three positive numbers, and x not constant")
+    X, Y = np.log(x) - np.mean(np.log(x)), np.log(y) - np.mean(np.log(y))
+    slope = X @ Y / (X @ X)
+    error = np.sqrt(np.sum((Y - slope * X) ** 2) / (len(x) - 2) / (X @ X))
+    half = student.ppf((1 + confidence) / 2, len(x) - 2) * error
+    return slope, slope - half, slope + half
+
+
+def no_clean_example(p_a, l):  # noqa: E741
+    r"""Theorem 1(iii). $p_a^l / 2$: no model of any kind has a smaller error on training prompts of length l.
+
+    With this probability twice every example carries an outlier and a fair label, which says nothing of the task. So
+    an error $\epsilon$ needs $l \ge \log(1 / 2\epsilon) / \log(1 / p_a)$, of order $(1 - p_a)^{-1}$ as printed, but $\log \epsilon^{-1}$ for $\log M_1$.
+
+    States: mamba Theorem 1 (prompt length); mamba Remark 1
+    """
+    return number("p_a", p_a, 0, 1) ** finite("l", l) / 2
+
+
+def few_clean(l, p_a, c):  # noqa: E741
+    r"""Section 10.3. $\Pr(\frac1l \sum_i 1[\mu_a, \text{clean}] \le (1 - c) \frac{1 - p_a}{2}) \le e^{-l c^2 (1 - p_a) / 4}$: both sides.
+
+    Lemma 1's lower tail at $p = (1 - p_a) / 2$ is $e^{-l p c^2 / 2}$; printed without the last 1/2.
+
+    States: mamba Theorem 3; mamba Theorem 1 (prompt length)
+    """
+    p = (1 - number("p_a", p_a, 0, 1)) / 2
+    return binom.cdf(np.floor((1 - c) * p * l * (1 + 1e-12)), l, p), np.exp(-l * p * c**2 / 2)
+
+
+def many_flipped(l, alpha):  # noqa: E741
+    r"""Section 10.4. $\Pr(\frac1l \sum_i 1[\text{query's pattern, flipped}] > \frac14) \le e^{-l (\frac12 - \alpha)^2 / (1 + 2 \alpha)}$: both sides.
+
+    The multiplicative Chernoff bound $e^{-l p \gamma^2 / (2 + \gamma)}$ at $p = \frac{\alpha}{2}$, $\gamma = (\frac12 - \alpha) / \alpha$, which may exceed 1. Printed
+    $e^{-l (\frac12 - \alpha)^2 \alpha}$, with $\alpha$ where $1 / \alpha$ belongs: no $l = \Theta(\alpha (\frac12 - \alpha)^{-2}) \log \epsilon^{-1}$ makes that $\epsilon$.
+
+    States: mamba Theorem 4
+    """
+    alpha = number("alpha", alpha, most=0.5, above=0)
+    return binom.sf(np.floor(l / 4), l, alpha / 2), np.exp(-l * (0.5 - alpha) ** 2 / (1 + 2 * alpha))
+
+
+def flipped_error(l, alpha):  # noqa: E741
+    r"""Theorem 4. The error $\Pr(2 \, \mathrm{Bin}(l, \alpha) \ge l)$ of the linear Transformer on flipped labels, exactly.
+
+    For tasks whose partner's attention is minus the own (disjoint pairs, Lemma 3's limit) $z F = s \, (\#\text{clean} - \#\text{flipped})$:
+    each example votes once. Above $\alpha = \frac12$ it grows to 1 with l.
+
+    States: mamba Theorem 4; mamba Remark 6
+    """
+    return binom.sf(np.ceil(np.asarray(l) / 2) - 1, l, number("alpha", alpha, 0, 1))
+
+
+def examples_needed(alpha, epsilon):
+    r"""Theorem 4(d). The least odd $l_{ts}$ with flipped_error $\le \epsilon$, for $\alpha < \frac12$.
+
+    States: mamba Theorem 4 (prompt length)
+    """
+    alpha, epsilon = number("alpha", alpha, 0, 0.5 - 1e-6), number("epsilon", epsilon, above=0)
+    low, high = -1, 1
+    while flipped_error(2 * high + 1, alpha) > epsilon:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if flipped_error(2 * middle + 1, alpha) <= epsilon else (middle, high)
+    return 2 * high + 1
+
+
+def _least_sum(mixture):
+    return float(np.min(np.sum(arrays(mixture=(mixture, "SV")), axis=1)))
+
+
+def _upper(p, L, kappa_test, c):
+    return _over(c.high * p.V * p.beta * (1 - p.p_a) / p.epsilon, p.p_a * p.kappa_a * max(L, 0.0) * kappa_test)
+
+
+def _over(larger, smaller):
+    return larger / smaller if smaller > 0 else np.inf
