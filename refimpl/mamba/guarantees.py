@@ -117,7 +117,7 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
     (b) $\kappa_a \le \kappa_a' \lesssim V \beta p_a^{-1} \kappa_a^{-1} L^{-1} (1 - p_a) \epsilon^{-1}$, (c) $\alpha < \min(1, p_a l_{tr} / l_{ts})$,
     (d) $(1 - \alpha)^{-1} \log M_1 \lesssim l_{ts} \lesssim \alpha^{-1} \mathrm{poly}(M_1^{\kappa_a})$. A smaller L allows larger outliers: nothing bounds
-    $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave $\alpha$ below $1 - \log M_1 / (p_a l_{tr})$ about.
+    $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$.
 
     mixture : (S, V) the lambdas.  Raises ValueError for an alpha outside [0, 1).
 
@@ -253,6 +253,17 @@ def flipped_error(l, alpha):  # noqa: E741
     States: mamba Theorem 4; mamba Remark 6
     """
     return binom.sf(np.ceil(np.asarray(l) / 2) - 1, l, number("alpha", alpha, 0, 1))
+
+
+def training_vote_error(p_a, l):  # noqa: E741
+    r"""Theorem 3(iii). flipped_error at $\alpha = p_a / 2$: the same model's error on training prompts, half of whose outlier labels are wrong.
+
+    So $l_{tr}$ must be of order $\alpha / (\frac12 - \alpha)^2 = 2 p_a / (1 - p_a)^2$ (examples_needed), and not $(1 - p_a)^{-1}$: without gates
+    $l p_a$ fair labels of size 1 stand against a signal of $l (1 - p_a)$.
+
+    States: mamba Theorem 3
+    """
+    return flipped_error(l, number("p_a", p_a, 0, 1) / 2)
 
 
 def examples_needed(alpha, epsilon):
