@@ -1,24 +1,18 @@
-r"""Section 3.3 and 3.4: the conditions of Theorems 1 to 4 with their slack, and the iterations and examples that are needed.
+r"""Sections 3.3, 3.4, 10: the conditions of Theorems 1 to 4 with their slack, and the probabilities in their proofs.
 
-    theorem_1_conditions(problem, B, T)             # {condition: slack}, >= 1 where it holds
-    T_printed, T_law = iterations(problem), iterations_law(L, problem, delta)
-    T = iterations_needed(setting, gated, eta, B, rng)      # by SGD
-    slope, low, high = exponent(x, T)               # the order in x, with a 95 % interval
+    theorem_1_conditions(problem, B, T)                         # {condition: slack}, >= 1 where it holds
+    theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts)
 
 The theorems are asymptotic: every $\Theta$, $\gtrsim$ and poly has a constant, all of them arguments here, one unless given.
+What is needed in fact is measured in scaling.py and boundaries.py.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import binom, t as student
+from scipy.stats import binom
 
 from refimpl.checks import arrays, finite, number
-from refimpl.mamba.dynamics import clean_mass, growth_rate
-from refimpl.mamba.gate_dynamics import drive
-from refimpl.mamba.patterns import encode, gradient
-from refimpl.mamba.prompts import cycle, draw_training
-from refimpl.mamba.training import descend, start
 
 
 class Problem(NamedTuple):
@@ -149,67 +143,6 @@ def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
     }
 
 
-def iterations_law(L, problem, delta, gated=True, margin=0.5):
-    r"""Theorems 1(iv), 3(iv). The first t at which Lemma 3's law has $E[z F] = \frac{S}{2} D \ge$ margin, D the drive.
-
-    With the largest eigenvalue $\lambda$ of L, $t \approx \frac{M_1}{\eta \beta^2 S \lambda} \log \frac{2 \cdot \mathrm{margin}}{\delta^2 \beta^2 S}$: the printed order, and a logarithm of $S$ and $\delta \beta$
-    that is not printed. Where S = (1 - p_a) l (G = 1) it makes the exponents of 1 - p_a and l steeper than -1.
-
-    L : (M1, M1).  Returns an int, 0 if the margin is there at the start.
-
-    States: mamba Theorem 1 (iterations); mamba Theorem 3
-    """
-    p = problem
-    S = clean_mass(p.p_a, p.l_tr, gated)
-    rate = p.eta * growth_rate(p.beta, p.M1, S)
-    reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin  # noqa: E731
-    low, high = -1, 1
-    while not reached(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
-
-
-def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=20_000, loss=None):
-    r"""Theorems 1(iv), 3(iv). The first step of SGD whose batch has a mean of $z F \ge$ margin, or, if given, a hinge loss <= loss.
-
-    Fresh prompts each step, so the batch is a test sample of B prompts.
-    Returns an int, or `most` where it is not reached.
-
-    States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Remark 1; mamba Remark 4
-    """
-    s, Psi = setting, start(setting, rng, gated)
-    tasks = cycle(s.M1) if s.tasks is None else s.tasks
-    outliers = s.kappa_a * s.outlier_norm * np.eye(s.V)
-    for t in range(most):
-        prompts = draw_training(rng, B, s.l, tasks, s.M2, s.V, s.p_a, s.K)
-        step, F = gradient(encode(prompts, s.M1, s.M2, s.beta, outliers), prompts.z, Psi)
-        zF = prompts.z * F
-        if np.mean(zF) >= margin if loss is None else np.mean(np.maximum(0, 1 - zF)) <= loss:
-            return t
-        Psi = descend(Psi, step, eta)
-    return most
-
-
-def exponent(x, y, confidence=0.95):
-    r"""Theorems 1, 3, 4. The slope of log y on log x by least squares, with Student's interval: (slope, low, high).
-
-    x, y : (n,) positive, n >= 3, at least two different x.  Raises ValueError for others.
-
-    States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Theorem 4 (prompt length)
-    """
-    x, y = arrays(x=(x, "n"), y=(y, "n"))
-    if len(x) < 3 or np.any(x <= 0) or np.any(y <= 0) or np.ptp(x) == 0:
-        raise ValueError("x, y: must be at least three positive numbers, and x not constant")
-    X, Y = np.log(x) - np.mean(np.log(x)), np.log(y) - np.mean(np.log(y))
-    slope = X @ Y / (X @ X)
-    error = np.sqrt(np.sum((Y - slope * X) ** 2) / (len(x) - 2) / (X @ X))
-    half = student.ppf((1 + confidence) / 2, len(x) - 2) * error
-    return slope, slope - half, slope + half
-
-
 def no_clean_example(p_a, l):  # noqa: E741
     r"""Theorem 1(iii). $p_a^l / 2$: no model of any kind has a smaller error on training prompts of length l.
 
@@ -264,21 +197,6 @@ def training_vote_error(p_a, l):  # noqa: E741
     States: mamba Theorem 3
     """
     return flipped_error(l, number("p_a", p_a, 0, 1) / 2)
-
-
-def examples_needed(alpha, epsilon):
-    r"""Theorem 4(d). The least odd $l_{ts}$ with flipped_error $\le \epsilon$, for $\alpha < \frac12$.
-
-    States: mamba Theorem 4 (prompt length)
-    """
-    alpha, epsilon = number("alpha", alpha, 0, 0.5 - 1e-6), number("epsilon", epsilon, above=0)
-    low, high = -1, 1
-    while flipped_error(2 * high + 1, alpha) > epsilon:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if flipped_error(2 * middle + 1, alpha) <= epsilon else (middle, high)
-    return 2 * high + 1
 
 
 def _least_sum(mixture):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refimpl.mamba.dynamics import (
     clean_mass, diagonal_growth, growth_rate, laplacian, mu_block, noise_ratio, pattern_attention, step_noise,
 )  # fmt: skip
-from refimpl.mamba.guarantees import exponent
+from refimpl.mamba.scaling import exponent
 from refimpl.mamba.model import Weights
 from refimpl.mamba.patterns import encode
 from refimpl.mamba.prompts import all_tasks, balanced_tasks, cycle, disjoint_pairs, training_prompts

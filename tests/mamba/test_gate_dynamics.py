@@ -17,7 +17,7 @@ from refimpl.mamba.gate_dynamics import (
     clean_product, clean_rest, drive, earlier_mass, first_phase, gate_step, initial_gate, logarithmic,
     logarithmic_bounds, mean_tail, nearest_clean_gate,
 )  # fmt: skip
-from refimpl.mamba.guarantees import exponent
+from refimpl.mamba.scaling import exponent
 from refimpl.mamba.model import Weights
 from refimpl.mamba.patterns import encode, gradient
 from refimpl.mamba.prompts import all_tasks, cycle, disjoint_pairs, draw_training

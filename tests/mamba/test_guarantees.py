@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
 from refimpl.calculus.losses import hinge
+from refimpl.mamba.boundaries import Probe, both, boundary, probe
 from refimpl.mamba.dynamics import clean_mass, growth_rate, laplacian
-from refimpl.mamba.experiments import TASKS, trained
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import (
-    Constants, Problem, batch, examples_needed, exponent, few_clean, flipped_error, iterations, iterations_law,
-    iterations_needed, many_flipped, no_clean_example, theorem_1_conditions, theorem_2_conditions, theorem_3_conditions,
-    theorem_4_conditions, training_vote_error,
+    Constants, Problem, batch, few_clean, flipped_error, iterations, many_flipped, no_clean_example, theorem_1_conditions,
+    theorem_2_conditions, theorem_3_conditions, theorem_4_conditions, training_vote_error,
 )  # fmt: skip
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import all_tasks, cycle, disjoint_pairs, test_prompts as draw_test, training_prompts
+from refimpl.mamba.prompts import all_tasks, cycle, disjoint_pairs, training_prompts
+from refimpl.mamba.scaling import examples_needed, exponent, iterations_law, iterations_needed, training_error
 from refimpl.mamba.training import Setting, error
 from tests.strategies import seeds
 
@@ -253,21 +253,13 @@ def test_its_interval_covers():
 
 @lru_cache
 def models(train):
-    setting = Setting(tasks=TASKS[train](6))
-    return setting, [trained(setting, g, np.random.default_rng(0), *a)[0] for g, a in ((1, (2000, 1.0)), (0, (1000, 0.01)))]
+    return both(0, train, steps=(2000, 1000))
 
 
-def test_error(train, mixture, magnitude, alpha, l, K=0.5, n=4000):  # noqa: E741
-    """Errors (Mamba, linear) on flipped labels, on the tasks of training."""
-    setting, trained_models = models(train)
-    outliers = magnitude * setting.outlier_norm * np.atleast_2d(mixture)
-    p = draw_test(np.random.default_rng(0), n, l, setting.tasks, 10, len(outliers), alpha, K)
-    P = encode(p, 6, 10, setting.beta, outliers)
-    with np.errstate(over="ignore"):
-        return [error(forward(P, Psi)[0], p.z) for Psi in trained_models]
-
-
-test_error.__test__ = False
+def share_wrong(train, **prompts):
+    """(Mamba, linear) on flipped labels, on the tasks of training."""
+    n = prompts.pop("n", 4000)
+    return probe(*models(train), Probe(**prompts), n, np.random.default_rng(0))
 
 
 def training_loss(train, tasks):
@@ -304,13 +296,11 @@ def test_condition_1_does_not_give_all_tasks():
 @pytest.mark.parametrize("p_a, l", [(0.95, 20), (0.9, 20), (0.8, 10), (0.5, 4)])
 def test_mamba_reaches_the_error_that_no_model_can_beat(p_a, l):  # noqa: E741
     # 1 - p_a over a decade, l about 1 or 2 / (1 - p_a): p_a^l / 2 within 4 standard errors + 5 %, 8,000 prompts, seed 0.
-    setting = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l)
-    Psi, _ = trained(setting, True, np.random.default_rng(0), 600, 1.0, 64)
-    p = training_prompts(np.random.default_rng(0), 8000, l, setting.tasks, 10, 3, p_a)
-    floor = no_clean_example(p_a, l)
-    reached = error(forward(encode(p, 6, 10, 3.0, 6.0 * np.eye(3)), Psi)[0], p.z)
+    setting, floor = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l), no_clean_example(p_a, l)
+    reached = training_error(setting, True, 1.0, 64, 600, 8000, np.random.default_rng(0))
     assert abs(reached - floor) < 4 * np.sqrt(floor / 8000) + 0.05 * floor
-    assert np.mean(np.all(p.s[:, :-1] >= 0, axis=1)) / 2 == pytest.approx(floor, abs=4 * np.sqrt(floor / 8000))
+    s = training_prompts(np.random.default_rng(0), 8000, l, setting.tasks, 10, 3, p_a).s[:, :-1]
+    assert np.mean(np.all(s >= 0, axis=1)) / 2 == pytest.approx(floor, abs=4 * np.sqrt(floor / 8000))
 
 
 @pytest.mark.states("mamba Theorem 1 (prompt length)")
@@ -327,9 +317,7 @@ def test_the_linear_transformer_needs_a_longer_prompt_than_theorem_3_says():
     # (iii) with l (1 - p_a) = 6 at both ends of a decade: the error goes from 0.04 to 0.3. The order is (1 - p_a)^-2.
     for p_a, l in ((0.5, 12), (0.95, 120)):  # noqa: E741
         setting = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l)
-        Psi, _ = trained(setting, False, np.random.default_rng(0), 300, 0.2 / l, 64)
-        p = training_prompts(np.random.default_rng(0), 4000, l, setting.tasks, 10, 3, p_a)
-        reached = error(forward(encode(p, 6, 10, 3.0, 6.0 * np.eye(3)), Psi)[0], p.z)
+        reached = training_error(setting, False, 0.2 / l, 64, 300, 4000, np.random.default_rng(0))
         assert reached == pytest.approx(training_vote_error(p_a, l), abs=0.08)
         assert reached < 0.1 if p_a == 0.5 else reached > 0.2
     q = np.geomspace(0.01, 0.1, 5)
@@ -418,7 +406,7 @@ def test_the_examples_needed_near_one_half():
 @pytest.mark.states("mamba Theorem 4", "mamba Remark 6", "mamba Section 3.1 (P1-P3)")
 def test_one_half_is_the_linear_transformers_limit():
     # On all pairs, flipped labels: inside alpha < 1/2 the error falls with l_ts, outside it rises; Mamba's is 0 on both sides.
-    inside, outside = ([test_error("all", np.eye(3), 2.0, a, l, n=2000) for l in (20, 200)] for a in (0.4, 0.6))  # noqa: E741
+    inside, outside = ([share_wrong("all", alpha=a, l=n, n=2000) for n in (20, 200)] for a in (0.4, 0.6))
     assert inside[0][1] > 0.1 > 0.02 > inside[1][1]
     assert outside[0][1] > 0.7 and outside[1][1] > 0.95
     assert max(e[0] for e in inside + outside) < 0.002
@@ -428,25 +416,28 @@ def test_one_half_is_the_linear_transformers_limit():
 
 @pytest.mark.states("mamba Theorem 2", "mamba Remark 3", "mamba Section 3.1 (P1-P3)")
 def test_mamba_inside_and_outside_of_theorem_2():
-    # epsilon = 0.02, alpha = 0.5, flipped. Inside with constants 1 (the mixtures of training): error <= epsilon. Then just
-    # outside each condition: (a), (b) and (d) matter. (c) does not bind: far outside of it the error is still 0.
-    p, eps = Problem(epsilon=0.02), 0.02
+    # epsilon = 0.02, alpha = 0.5, flipped. Inside with constants 1 (the mixtures of training): error <= epsilon. Then
+    # outside of each condition: (a), (b), (d) matter. (c) does not bind: far outside of it the error is still 0.
+    problem, eps = Problem(epsilon=0.02), 0.02
 
-    def cell(mixture, magnitude, alpha, l_ts):
-        slack = theorem_2_conditions(p, np.atleast_2d(mixture), magnitude, alpha, l_ts)
-        return {k for k, v in slack.items() if v < 1}, test_error("all", mixture, magnitude, alpha, l_ts)[0]
+    def cell(**prompts):
+        p = Probe(**prompts)
+        slack = theorem_2_conditions(problem, p.mixture, p.magnitude, p.alpha, p.l)
+        return {name for name, value in slack.items() if value < 1}, share_wrong("all", **prompts)[0]
 
-    for arguments in ((np.eye(3), 2.0, 0.5, 20), (np.eye(3), 4.0, 0.58, 20), (np.eye(3), 2.0, 0.25, 40)):
-        assert cell(*arguments) == (set(), pytest.approx(0, abs=eps))
-    assert cell([0.0, 0.0, 0.0], 2.0, 0.5, 20)[1] > 0.4 and "(a) sum lambda > 0" in cell([0, 0, 0], 2.0, 0.5, 20)[0]
-    assert cell([1.0, -1.3, 0.0], 2.0, 0.5, 20)[1] > 0.5
-    failing, wrong = cell(np.eye(3), 0.5, 0.5, 20)
+    for prompts in (dict(), dict(magnitude=4.0, alpha=0.58), dict(alpha=0.25, l=40)):
+        failing, wrong = cell(**prompts)
+        assert not failing and wrong <= eps
+    failing, wrong = cell(mixture=[[0, 0, 0]])
+    assert failing == {"(a) sum lambda > 0"} and wrong > 0.4
+    assert cell(mixture=[[1.0, -1.3, 0.0]])[1] > 0.5
+    failing, wrong = cell(magnitude=0.5)
     assert failing == {"(b) kappa_a' >="} and wrong > eps
-    failing, wrong = cell(np.eye(3), 2.0, 0.5, 3)
+    failing, wrong = cell(l=3)
     assert failing == {"(d) l_ts >="} and wrong > eps
-    failing, wrong = cell(np.eye(3), 2.0, 0.65, 40)
-    assert failing == {"(c) alpha <"} and wrong <= eps / 10
-    failing, wrong = cell(np.eye(3), 2.0, 0.8, 80)  # 64 outliers; the bound is alpha < 0.15
+    failing, wrong = cell(alpha=0.65, l=40)  # (c) asks alpha < 0.3
+    assert "(c) alpha <" in failing and wrong <= eps / 10
+    failing, wrong = cell(alpha=0.8, l=80)  # 0.15
     assert "(c) alpha <" in failing and wrong <= eps
 
 
@@ -454,12 +445,22 @@ def test_mamba_inside_and_outside_of_theorem_2():
 def test_theorem_2_bounds_too_little():
     # Inside (a)-(d) with constants 1 at epsilon = 0.02. Small lambda (the least kappa_a' is printed without sum lambda),
     # large lambda of opposite signs, K' (printed: any > 1): each fails; kappa_a' sum lambda >= kappa_a mends the first.
-    p, alpha, eps = Problem(epsilon=0.02), 0.5, 0.02
-    v_w = models("all")[1][0].w[16:19]
-    opposite = np.zeros(3)
+    v_w, opposite, eps = models("all")[1][0].w[16:19], np.zeros(3), 0.02
     opposite[[np.argmax(v_w), np.argmin(v_w)]] = 40.3, -40  # sum 0.3, against the trained v_i^T w, which differ by 1 %
-    for mixture, magnitude, K in (([0.1, 0, 0], 2.0, 0.5), (opposite, 4.0, 0.5), (np.eye(3), 2.0, 16.0)):
-        assert min(theorem_2_conditions(p, np.atleast_2d(mixture), magnitude, alpha, 20).values()) >= 1
-        assert test_error("all", mixture, magnitude, alpha, 20, K)[0] > eps
-    assert test_error("all", [0.1, 0, 0], 20.0, alpha, 20)[0] <= eps
-    assert test_error("all", np.eye(3), 2.0, alpha, 20, 0.5)[0] <= eps
+    for prompts in (dict(mixture=[[0.1, 0, 0]]), dict(mixture=[opposite], magnitude=4.0), dict(K=16.0)):
+        p = Probe(**prompts)
+        assert min(theorem_2_conditions(Problem(epsilon=eps), p.mixture, p.magnitude, p.alpha, p.l).values()) >= 1
+        assert share_wrong("all", **prompts)[0] > eps
+    assert share_wrong("all", mixture=[[0.1, 0, 0]], magnitude=20.0)[0] <= eps
+    assert share_wrong("all")[0] <= eps
+
+
+@pytest.mark.states("mamba Theorem 2", "mamba Theorem 4")
+def test_a_boundary_is_its_probes():
+    # Trained shortly; each probe has its own prompts, so a list and a part of it agree.
+    probes = [Probe(), Probe(alpha=0.9, l=4), Probe(mixture=((-1.0, 0, 0),))]
+    found = boundary(3, "cycle", probes, 200, steps=(300, 100))
+    assert found.shape == (3, 2) and np.array_equal(found[:2], boundary(3, "cycle", probes[:2], 200, steps=(300, 100)))
+    assert found[0, 0] < 0.1 < found[2, 0]
+    setting, (mamba, linear) = both(3, "cycle", steps=(5, 5))
+    assert mamba.w is not None and linear.w is None and np.array_equal(setting.tasks, cycle(6))
