@@ -223,6 +223,16 @@ def test_the_laws_first_step_at_the_margin(tasks, gated, p_a, beta):
     assert iterations_law(L, p._replace(beta=4000.0), 0.01, gated) == 0
 
 
+@pytest.mark.states("mamba Theorem 1 (iterations)", "mamba Theorem 3")
+@pytest.mark.parametrize("gated, eta", [(True, 0.05), (False, 0.002)])
+def test_a_loss_takes_longer_than_the_margin(gated, eta):
+    # The hinge loss is at least 1 - zF: on the same batches a mean loss of 1/2 comes no earlier, and both orders are one.
+    at = lambda eta, **goal: iterations_needed(Setting(delta=0.02), gated, eta, 64, np.random.default_rng(1), **goal)  # noqa: E731
+    assert at(eta) <= at(eta, loss=0.5) < 2 * at(eta)
+    assert at(eta / 3, loss=0.5) / at(eta, loss=0.5) == pytest.approx(3, rel=0.1)
+    assert at(eta, most=3) == 3 and at(eta, margin=-1.0) == 0
+
+
 @pytest.mark.erratum("mamba-theorem-3-beta")
 def test_theorem_3_has_beta_to_the_minus_two():
     # The theorem prints beta^-2, its proof beta^-1. At a fixed delta beta the fit over a decade is -2.
@@ -301,6 +311,20 @@ def test_mamba_reaches_the_error_that_no_model_can_beat(p_a, l):  # noqa: E741
     assert abs(reached - floor) < 4 * np.sqrt(floor / 8000) + 0.05 * floor
     s = training_prompts(np.random.default_rng(0), 8000, l, setting.tasks, 10, 3, p_a).s[:, :-1]
     assert np.mean(np.all(s >= 0, axis=1)) / 2 == pytest.approx(floor, abs=4 * np.sqrt(floor / 8000))
+
+
+@pytest.mark.erratum("mamba-length-in-epsilon")
+def test_the_prompt_length_depends_on_epsilon_and_not_on_m_1_alone():
+    # "For any epsilon > 0" with l_tr >~ (1 - p_a)^-1 log M_1: whatever its constant C, an epsilon < p_a^l / 2 is out of reach.
+    for C in (1, 3):
+        l = int(np.ceil(C * np.log(6) / 0.1))  # noqa: E741
+        assert theorem_1_conditions(Problem(p_a=0.9, l_tr=l), 1, 1, Constants(length=C))["(iii) l_tr >="] >= 1
+        reached = training_error(
+            Setting(tasks=disjoint_pairs(6), p_a=0.9, l=l), True, 1.0, 64, 600, 8000, np.random.default_rng(0)
+        )
+        epsilon = no_clean_example(0.9, l) / 2
+        assert reached > epsilon
+        assert np.log(1 / (2 * epsilon)) / -np.log(0.9) > l  # the length that this epsilon needs at least
 
 
 @pytest.mark.states("mamba Theorem 1 (prompt length)")
@@ -439,6 +463,14 @@ def test_mamba_inside_and_outside_of_theorem_2():
     assert "(c) alpha <" in failing and wrong <= eps / 10
     failing, wrong = cell(alpha=0.8, l=80)  # 0.15
     assert "(c) alpha <" in failing and wrong <= eps
+
+
+@pytest.mark.states("mamba Theorem 2", "mamba Remark 3")
+@pytest.mark.parametrize("alpha, l", [(0.8, 10), (0.9, 10), (0.5, 4), (0.9, 20)])
+def test_mambas_error_on_flipped_labels_is_that_of_no_clean_example(alpha, l):  # noqa: E741
+    # alpha^l, within 4 standard errors + 10 %: (d) is about log 1/epsilon, not log M_1, as in training.
+    wrong = share_wrong("all", alpha=alpha, l=l)[0]
+    assert abs(wrong - alpha**l) < 4 * np.sqrt(alpha**l / 4000) + 0.1 * alpha**l
 
 
 @pytest.mark.erratum("mamba-theorem-2-bounds")
