@@ -123,7 +123,9 @@ def verdicts(found, fit, settings):
             allowed = 4 * np.sqrt(a**l / settings["prompts"] / settings["seeds"]) + 0.1 * a**l + 1e-3
             off.append(abs(e[0] - a**l) / allowed)
     long = settings["linear lengths"][-1]
-    below, above = ([e[1] for (l, a), e in found["linear"].items() if l == long and (a - 0.5) * s > 0.09] for s in (-1, 1))  # noqa: E741
+    below, above = (
+        [e[1] for (l, a), e in found["linear"].items() if l == long and (a - 0.5) * s > 0.09] for s in (-1, 1)
+    )  # noqa: E741
     magnitude = {key: e[0] for key, e in found["magnitude"].items()}
     worst, best = max(inside), min(outside)
     return [

@@ -56,7 +56,9 @@ def draw(settings, seed, jobs, progress):
                     runs.append((name, model, x))
                     rng = np.random.default_rng(s)
                     cells.append((setting, model == 0, eta, settings["B"], rng, settings["margin"]))
-    results = sweep(iterations_needed, cells, jobs, lambda k, of: progress(f"{k} of {of} trainings") if k % 20 == 0 else None)
+    results = sweep(
+        iterations_needed, cells, jobs, lambda k, of: progress(f"{k} of {of} trainings") if k % 20 == 0 else None
+    )
     found = {(name, model): ([], []) for name in CASES for model in (0, 1)}
     for (name, model, x), T in zip(runs, results):
         found[name, model][0].append(x)

@@ -1,4 +1,5 @@
-r"""Ours. The test error on both sides of the conditions of Theorems 2 and 4: trained once, tested on many kinds of prompts.
+r"""Ours. The test error on both sides of the conditions of Theorems 2 and 4: trained once, tested on many kinds of
+prompts.
 
     probes = [Probe(alpha=0.6, l=40), Probe(mixture=((1.0, -1.3, 0.0),))]
     errors = boundary(seed, "all", probes, prompts=4000)        # (probes, 2): Mamba, linear Transformer
@@ -15,7 +16,8 @@ from refimpl.mamba.training import Setting, error
 
 
 class Probe(NamedTuple):
-    r"""Definition 2. Test prompts: the mixtures of the training outliers, $\kappa_a'$, $\alpha$, $l_{ts}$, $K'$; flipped labels.
+    r"""Definition 2. Test prompts: the mixtures of the training outliers, $\kappa_a'$, $\alpha$, $l_{ts}$, $K'$;
+    flipped labels.
 
     States: mamba Theorem 2; mamba Theorem 4
     """

@@ -18,11 +18,12 @@ from refimpl.mamba.dynamics import mu_block
 
 
 def initial_gate(xi, n):
-    r"""Eq. 20. If $|w^\top p_j| \le \xi$ for all tokens, $G_i$ is within $2^{-n}(1 - n \xi / 2)$ and $2^{-n} e^{n \xi / 2}$, n = l + 2 - i.
+    r"""Eq. 20. If $|w^\top p_j| \le \xi$ for all tokens, $G_i$ is within $2^{-n}(1 - n \xi / 2)$ and
+    $2^{-n} e^{n \xi / 2}$, n = l + 2 - i.
 
-    $G_i$ has n factors $\sigma(\pm w^\top p)$, each within $\frac12 (1 \pm \xi / 2)$, as $|\sigma'| \le 1/4$; then Bernoulli. The printed
-    $2^{-n}(1 \pm n \xi)$ contains this range where $n \xi \le 2.5$. Its $\xi = 1/(d+1)$ does not hold: $w^{(0)\top} p$ has
-    standard deviation $\|p\| / \sqrt{d + 1}$.
+    $G_i$ has n factors $\sigma(\pm w^\top p)$, each within $\frac12 (1 \pm \xi / 2)$, as $|\sigma'| \le 1/4$; then
+    Bernoulli. The printed $2^{-n}(1 \pm n \xi)$ contains this range where $n \xi \le 2.5$. Its $\xi = 1/(d+1)$ does
+    not hold: $w^{(0)\top} p$ has standard deviation $\|p\| / \sqrt{d + 1}$.
 
     xi : >= 0.  n : (...) number of factors.  Returns (lower, upper), each (...).
 
@@ -35,11 +36,13 @@ def initial_gate(xi, n):
 def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):  # noqa: E741
     r"""Lemma 4. The population's $v_s^{*\top}$ and $\mu_j^\top (-\partial \ell / \partial w)$ at w = 0, both negative.
 
-    $-\partial \ell / \partial w = E \sum_s \frac12 p_s (\tau_s - \sum_{i < s} \tau_i)$, $\tau_i = z y_i G_i \, p_i^\top W_B^\top W_C p_q$, $G_i = 2^{-(l+2-i)}$. In the mean
-    only clean examples count: $E \tau_i = \frac{1 - p_a}{2} D G_i$ with the drive $D$, the attention on the query's pattern less that on
-    its partner ($\delta^2 \beta^2$ at t = 0). Token s carries $v_s^*$ with probability $p_a / V$ and shows $\mu_j$ with $1 / M_1$;
-    the $\tau_s$ of its own has mean 0 on outliers, and cancels the query's share on $\mu_j$. Then
-    $\sum_{s \le l} \sum_{i<s} G_i = \frac12 (1 - (l+1) 2^{-l})$ gives $-\frac{p_a (1 - p_a)}{8 V} \kappa_a \|v\|^2 D (1 - (l+1)2^{-l})$ and
+    $-\partial \ell / \partial w = E \sum_s \frac12 p_s (\tau_s - \sum_{i < s} \tau_i)$,
+    $\tau_i = z y_i G_i \, p_i^\top W_B^\top W_C p_q$, $G_i = 2^{-(l+2-i)}$. In the mean only clean examples count:
+    $E \tau_i = \frac{1 - p_a}{2} D G_i$ with the drive $D$, the attention on the query's pattern less that on its
+    partner ($\delta^2 \beta^2$ at t = 0). Token s carries $v_s^*$ with probability $p_a / V$ and shows $\mu_j$ with
+    $1 / M_1$; the $\tau_s$ of its own has mean 0 on outliers, and cancels the query's share on $\mu_j$. Then
+    $\sum_{s \le l} \sum_{i<s} G_i = \frac12 (1 - (l+1) 2^{-l})$ gives
+    $-\frac{p_a (1 - p_a)}{8 V} \kappa_a \|v\|^2 D (1 - (l+1)2^{-l})$ and
     $-\frac{1 - p_a}{8 M_1} \beta^2 D (1 - (l+1)2^{-l})$. The printed rate along $v^*$ lacks the factor $p_a$.
 
     Returns (along v, along mu).
@@ -52,11 +55,14 @@ def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):  # noqa: E741
 
 
 def drive(L, rate, t, beta, delta):
-    r"""Eqs. 28 and 32. $D = \delta^2 \beta^2 \, \mathrm{tr}(L (I + \eta r L)^{2t}) / M_1 \ge \delta^2 \beta^2 (1 + t^2 \eta^2 r^2)$: both sides.
+    r"""Eqs. 28 and 32.
+    $D = \delta^2 \beta^2 \, \mathrm{tr}(L (I + \eta r L)^{2t}) / M_1 \ge \delta^2 \beta^2 (1 + t^2 \eta^2 r^2)$: both
+    sides.
 
-    D averages $s_{jj} - s_{jm}$ over patterns and partners, s Lemma 3's attention. The eigenvalues of L have mean 1 and
-    $\lambda (1 + \eta r \lambda)^{2t}$ is convex, so (Jensen) $D \ge \delta^2 \beta^2 (1 + \eta r)^{2t}$, which is more than the right side, the
-    printed factor $\beta^2 + \eta^2 t^2 (1 - p_a)^2 \beta^2 / M_1^2$ up to constants.
+    D averages $s_{jj} - s_{jm}$ over patterns and partners, s Lemma 3's attention. The eigenvalues of L have mean 1
+    and $\lambda (1 + \eta r \lambda)^{2t}$ is convex, so (Jensen) $D \ge \delta^2 \beta^2 (1 + \eta r)^{2t}$, which
+    is more than the right side, the printed factor $\beta^2 + \eta^2 t^2 (1 - p_a)^2 \beta^2 / M_1^2$ up to
+    constants.
 
     Returns (left, right).
 
@@ -69,8 +75,9 @@ def drive(L, rate, t, beta, delta):
 def first_phase(L, rate, t, eta, beta, delta, kappa_a, outlier_norm, p_a, V, l):  # noqa: E741
     r"""Lemma 4, Eqs. 27 and 32. $w^{(t) \top} p$ of clean tokens and of those with an outlier, from $w^{(0)} = 0$.
 
-    $\eta \sum_{\tau < t}$ of gate_step at Lemma 3's drive: linear in t at first, then as fast as the attention grows. Clean tokens see
-    $\mu_j$ alone, outlier tokens $\mu_j$ and $\kappa_a v_s^*$: so (Eqs. 12, 13) $w^\top p_r < w^\top p_s < 0$.
+    $\eta \sum_{\tau < t}$ of gate_step at Lemma 3's drive: linear in t at first, then as fast as the attention grows.
+    Clean tokens see $\mu_j$ alone, outlier tokens $\mu_j$ and $\kappa_a v_s^*$: so (Eqs. 12, 13)
+    $w^\top p_r < w^\top p_s < 0$.
 
     Returns (clean, outlier).
 
@@ -82,11 +89,13 @@ def first_phase(L, rate, t, eta, beta, delta, kappa_a, outlier_norm, p_a, V, l):
 
 
 def logarithmic(c, t):
-    r"""Lemma 5. The u with $u + e^u = 1 + c t$: the flow of $\dot u = c \, \sigma(-u)$ from u = 0, $u = -w^\top p$ of an outlier token.
+    r"""Lemma 5. The u with $u + e^u = 1 + c t$: the flow of $\dot u = c \, \sigma(-u)$ from u = 0, $u = -w^\top p$ of
+    an outlier token.
 
-    Its own gate $\sigma(w^\top p)$ multiplies the rate of gate_step at $\sigma = \frac12$ (there $c = 2 \times$ the rate). $u = ct/2$ while $ct \ll 1$
-    and $\log(ct)$ when $ct \gg 1$: the two phases. c grows with the attention, by Lemma 3 exponentially; the logarithm
-    is what is left when it has stopped. $u = 1 + ct - W(e^{1 + ct})$, W Lambert's.
+    Its own gate $\sigma(w^\top p)$ multiplies the rate of gate_step at $\sigma = \frac12$ (there $c = 2 \times$ the
+    rate). $u = ct/2$ while $ct \ll 1$ and $\log(ct)$ when $ct \gg 1$: the two phases. c grows with the attention, by
+    Lemma 3 exponentially; the logarithm is what is left when it has stopped. $u = 1 + ct - W(e^{1 + ct})$, W
+    Lambert's.
 
     c, t : >= 0, broadcast.  Returns u.
 
@@ -102,12 +111,15 @@ def logarithmic(c, t):
 
 
 def logarithmic_bounds(c, t):
-    r"""Eqs. 33 and 34. $\log(1 + ct/2) \le u_t \le \log(1 + ct)$ for $u_{t+1} = u_t + c \, \sigma(-u_t)$, $u_0 = 0$, $c \le 1$.
+    r"""Eqs. 33 and 34. $\log(1 + ct/2) \le u_t \le \log(1 + ct)$ for $u_{t+1} = u_t + c \, \sigma(-u_t)$, $u_0 = 0$,
+    $c \le 1$.
 
-    With $g(t) = \log(1 + \gamma t / 2)$, $c \, \sigma(-g(t)) = \frac{c}{2 + \gamma t / 2}$ and $g(t+1) - g(t) = \log(1 + x)$, $x = \frac{\gamma}{2 + \gamma t}$.
-    Below, $\gamma = c$: $\log(1 + x) \le x \le \frac{c}{2 + ct/2}$. Above, $\gamma = 2c$: $\log(1 + x) \ge \frac{x}{1 + x} = \frac{c}{1 + c(t+1)} \ge \frac{c}{2 + ct}$.
-    $u + c \, \sigma(-u)$ is increasing, so both carry over. The proof's (i) asks $\gamma_1 \le \eta (1 - p_a) \beta^2$ of the lower
-    one, which leaves out the $\kappa_a / V$ of the rate c.
+    With $g(t) = \log(1 + \gamma t / 2)$, $c \, \sigma(-g(t)) = \frac{c}{2 + \gamma t / 2}$ and
+    $g(t+1) - g(t) = \log(1 + x)$, $x = \frac{\gamma}{2 + \gamma t}$. Below, $\gamma = c$:
+    $\log(1 + x) \le x \le \frac{c}{2 + ct/2}$. Above, $\gamma = 2c$:
+    $\log(1 + x) \ge \frac{x}{1 + x} = \frac{c}{1 + c(t+1)} \ge \frac{c}{2 + ct}$. $u + c \, \sigma(-u)$ is
+    increasing, so both carry over. The proof's (i) asks $\gamma_1 \le \eta (1 - p_a) \beta^2$ of the lower one, which
+    leaves out the $\kappa_a / V$ of the rate c.
 
     c : in (0, 1].  t : (...) steps.  Returns (lower, upper), each (...).
 
@@ -118,11 +130,13 @@ def logarithmic_bounds(c, t):
 
 
 def clean_rest(p_a, l):  # noqa: E741
-    r"""Lemma 5. Where $w^\top p$ of clean tokens settles, their outliers shut: $\log \frac{1 - x}{x}$, x the root of the last equation.
+    r"""Lemma 5. Where $w^\top p$ of clean tokens settles, their outliers shut: $\log \frac{1 - x}{x}$, x the root of
+    the last equation.
 
-    With one $\sigma = 1 - x$ for all clean tokens, the query's too, and 0 for outliers, $\sum_{i \le l} E \, G_i = x - x (p_a + (1 - p_a) x)^l$,
-    which the gradient of $E[zF]$ raises: at rest $1 = g^l + l (1 - p_a) x g^{l-1}$, $g = p_a + (1 - p_a) x$. The $\Theta(1)$ of Eq. 14
-    so depends on l: with $n = l (1 - p_a)$ it is near $\log \frac{n}{\log n}$.
+    With one $\sigma = 1 - x$ for all clean tokens, the query's too, and 0 for outliers,
+    $\sum_{i \le l} E \, G_i = x - x (p_a + (1 - p_a) x)^l$, which the gradient of $E[zF]$ raises: at rest
+    $1 = g^l + l (1 - p_a) x g^{l-1}$, $g = p_a + (1 - p_a) x$. The $\Theta(1)$ of Eq. 14 so depends on l: with
+    $n = l (1 - p_a)$ it is near $\log \frac{n}{\log n}$.
 
     Returns a float, <= 0.  Raises ValueError for l < 1.
 
@@ -139,10 +153,12 @@ def clean_rest(p_a, l):  # noqa: E741
 
 
 def nearest_clean_gate(a, s):
-    r"""Eqs. 18 and 19. $G_{i^*} \ge (1 - \sigma_q) \, \sigma(w^\top p_{i^*}) (1 - \sum_o \sigma(w^\top p_o))$, $i^*$ the clean example closest to the query.
+    r"""Eqs. 18 and 19. $G_{i^*} \ge (1 - \sigma_q) \, \sigma(w^\top p_{i^*}) (1 - \sum_o \sigma(w^\top p_o))$, $i^*$
+    the clean example closest to the query.
 
-    o runs over the outliers behind it, each with $G_o \le \sigma(w^\top p_o)$ (mechanism.outlier_gate); $\prod_o (1 - \sigma_o) \ge 1 - \sum_o \sigma_o$. The
-    printed display has $l_{ts} \alpha$ of them below $\mathrm{poly}(M_1^{\kappa_a'})^{-1}$, and leaves out the query's $1 - \sigma_q$.
+    o runs over the outliers behind it, each with $G_o \le \sigma(w^\top p_o)$ (mechanism.outlier_gate);
+    $\prod_o (1 - \sigma_o) \ge 1 - \sum_o \sigma_o$. The printed display has $l_{ts} \alpha$ of them below
+    $\mathrm{poly}(M_1^{\kappa_a'})^{-1}$, and leaves out the query's $1 - \sigma_q$.
 
     a : (..., l+1) pre-activations, the query's last.  s : (..., l+1) outliers, -1 for none.
     Returns (left, right), each (...).  Raises ValueError for a prompt without a clean example.
@@ -161,10 +177,13 @@ def nearest_clean_gate(a, s):
 
 
 def clean_product(a, s):
-    r"""Eq. 31. $\prod_{i \le l+1} (1 - \sigma(w^\top p_i)) \le (1 - \frac{1}{1 + e^{c}})^n$, n clean examples, $-c$ the least clean pre-activation.
+    r"""Eq. 31. $\prod_{i \le l+1} (1 - \sigma(w^\top p_i)) \le (1 - \frac{1}{1 + e^{c}})^n$, n clean examples, $-c$
+    the least clean pre-activation.
 
-    The outliers' factors are at most 1, the clean ones at most $1 - \sigma(-c)$. Printed with $e^{-V / (\kappa_a M_1)}$ where $-c = -V / (\kappa_a M_1)$
-    gives $e^{+V / (\kappa_a M_1)}$. With it $\sum_{i \le l} G_i = 1 - \sigma_q - \ldots \ge \frac14$ when the right side is $\le \frac14$ and $\sigma_q \le \frac12$.
+    The outliers' factors are at most 1, the clean ones at most $1 - \sigma(-c)$. Printed with
+    $e^{-V / (\kappa_a M_1)}$ where $-c = -V / (\kappa_a M_1)$ gives $e^{+V / (\kappa_a M_1)}$. With it
+    $\sum_{i \le l} G_i = 1 - \sigma_q - \ldots \ge \frac14$ when the right side is $\le \frac14$ and
+    $\sigma_q \le \frac12$.
 
     a, s : as in nearest_clean_gate.  Returns (left, right), each (...).
 
@@ -178,9 +197,11 @@ def clean_product(a, s):
 
 
 def earlier_mass(G, clean, h):
-    r"""Eqs. 23 and 26. $X = \sum_{i \text{ clean}} G_i \sum_{s > i} h_s$, one prompt's share in w's first step along what h measures.
+    r"""Eqs. 23 and 26. $X = \sum_{i \text{ clean}} G_i \sum_{s > i} h_s$, one prompt's share in w's first step along
+    what h measures.
 
-    $h_s = \sigma(w^\top p_s) \, v^\top p_s$ (Eq. 23) or $\sigma(w^\top p_s)$ (Eq. 26).  G, clean : (..., l).  h : (..., l+1).  Returns (...).
+    $h_s = \sigma(w^\top p_s) \, v^\top p_s$ (Eq. 23) or $\sigma(w^\top p_s)$ (Eq. 26). G, clean : (..., l). h : (...,
+    l+1). Returns (...).
 
     States: mamba Eqs. 23-24; mamba Eqs. 25-26
     """
@@ -190,7 +211,8 @@ def earlier_mass(G, clean, h):
 
 
 def mean_tail(B, mean, largest, c):
-    r"""Eqs. 23 and 26. $\Pr(|\bar X - E X| \ge c E X) \le 2 e^{-2 B (c E X / b)^2}$ for B prompts, $0 \le X \le b$: Hoeffding's right side.
+    r"""Eqs. 23 and 26. $\Pr(|\bar X - E X| \ge c E X) \le 2 e^{-2 B (c E X / b)^2}$ for B prompts, $0 \le X \le b$:
+    Hoeffding's right side.
 
     Printed $e^{-l B (1 - p_a)^2 c^2}$, as if the l tokens of a prompt were l samples. But $G_i = 2^{-(l+2-i)}$ leaves a
     few tokens in charge, and the deviation does not fall with l: the batch alone averages.

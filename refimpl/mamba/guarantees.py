@@ -3,8 +3,8 @@ r"""Sections 3.3, 3.4, 10: the conditions of Theorems 1 to 4 with their slack, a
     theorem_1_conditions(problem, B, T)                         # {condition: slack}, >= 1 where it holds
     theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts)
 
-The theorems are asymptotic: every $\Theta$, $\gtrsim$ and poly has a constant, all of them arguments here, one unless given.
-What is needed in fact is measured in scaling.py and boundaries.py.
+The theorems are asymptotic: every $\Theta$, $\gtrsim$ and poly has a constant, all of them arguments here, one unless
+given. What is needed in fact is measured in scaling.py and boundaries.py.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,8 @@ class Problem(NamedTuple):
 
 
 class Constants(NamedTuple):
-    r"""Theorems 1 to 4. The constants that $\Theta$ and $\gtrsim$ hide, one by one; $\mathrm{poly}(x) = \mathrm{poly} \cdot x^{\mathrm{degree}}$.
+    r"""Theorems 1 to 4. The constants that $\Theta$ and $\gtrsim$ hide, one by one;
+    $\mathrm{poly}(x) = \mathrm{poly} \cdot x^{\mathrm{degree}}$.
 
     States: mamba Theorem 1; mamba Theorem 2; mamba Theorem 3; mamba Theorem 4
     """
@@ -47,7 +48,8 @@ class Constants(NamedTuple):
 
 
 def batch(problem, gated=True, c=Constants()):
-    r"""Theorem 1(i). $B_T = \max\{\epsilon^{-2}, M_1 (1 - p_a)^{-1}\} \log \epsilon^{-1}$, $B_M = \max\{B_T, \beta^{-4} V^2 \kappa_a^{-2} (1 - p_a)^{-2} \log \epsilon^{-1}\}$.
+    r"""Theorem 1(i). $B_T = \max\{\epsilon^{-2}, M_1 (1 - p_a)^{-1}\} \log \epsilon^{-1}$,
+    $B_M = \max\{B_T, \beta^{-4} V^2 \kappa_a^{-2} (1 - p_a)^{-2} \log \epsilon^{-1}\}$.
 
     Section 10.1 leaves $V^2$ out, which Eq. 11 has.  Returns B_M, or B_T if not gated.
 
@@ -74,8 +76,9 @@ def iterations(problem, gated=True, c=Constants()):
 def theorem_1_conditions(problem, B, T, c=Constants()):
     r"""Theorem 1(i)-(iv) and $\eta \le 1$, each as {condition: slack}.
 
-    (ii) $V \beta^{-4} \lesssim \kappa_a \lesssim V \beta (1 - p_a) p_a^{-1} \epsilon^{-1}$, (iii) $(1 - p_a)^{-1} \log M_1 \lesssim l_{tr} \lesssim p_a^{-1} \mathrm{poly}(M_1^{\kappa_a})$. At p_a = 0
-    (Remark 2) the two upper bounds are void.
+    (ii) $V \beta^{-4} \lesssim \kappa_a \lesssim V \beta (1 - p_a) p_a^{-1} \epsilon^{-1}$, (iii)
+    $(1 - p_a)^{-1} \log M_1 \lesssim l_{tr} \lesssim p_a^{-1} \mathrm{poly}(M_1^{\kappa_a})$. At p_a = 0 (Remark 2)
+    the two upper bounds are void.
 
     States: mamba Theorem 1; mamba Theorem 1 (prompt length); mamba Remark 1; mamba Remark 2
     """
@@ -90,7 +93,8 @@ def theorem_1_conditions(problem, B, T, c=Constants()):
 
 
 def theorem_3_conditions(problem, B, T, c=Constants()):
-    r"""Theorem 3(i)-(iv) and $\eta \le 1$: Theorem 1's with $B_T$ and $T_T$, without its lower bound of $\kappa_a$ and upper one of $l_{tr}$.
+    r"""Theorem 3(i)-(iv) and $\eta \le 1$: Theorem 1's with $B_T$ and $T_T$, without its lower bound of $\kappa_a$
+    and upper one of $l_{tr}$.
 
     The upper bound of $\kappa_a$ is the same in both, though Remark 4 says that the linear Transformer's is larger.
 
@@ -109,9 +113,11 @@ def theorem_3_conditions(problem, B, T, c=Constants()):
 def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants()):
     r"""Theorem 2(a)-(d), each as {condition: slack}, L the least $\sum_i \lambda_i$ of the mixtures.
 
-    (b) $\kappa_a \le \kappa_a' \lesssim V \beta p_a^{-1} \kappa_a^{-1} L^{-1} (1 - p_a) \epsilon^{-1}$, (c) $\alpha < \min(1, p_a l_{tr} / l_{ts})$,
-    (d) $(1 - \alpha)^{-1} \log M_1 \lesssim l_{ts} \lesssim \alpha^{-1} \mathrm{poly}(M_1^{\kappa_a})$. A smaller L allows larger outliers: nothing bounds
-    $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$.
+    (b) $\kappa_a \le \kappa_a' \lesssim V \beta p_a^{-1} \kappa_a^{-1} L^{-1} (1 - p_a) \epsilon^{-1}$, (c)
+    $\alpha < \min(1, p_a l_{tr} / l_{ts})$, (d)
+    $(1 - \alpha)^{-1} \log M_1 \lesssim l_{ts} \lesssim \alpha^{-1} \mathrm{poly}(M_1^{\kappa_a})$. A smaller L
+    allows larger outliers: nothing bounds $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave
+    $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$.
 
     mixture : (S, V) the lambdas.  Raises ValueError for an alpha outside [0, 1).
 
@@ -129,7 +135,8 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
 
 def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants()):
-    r"""Theorem 4(a)-(d): (b) has $l_{tr}$ more than Theorem 2's, (c) $\alpha < \frac12$, (d) $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$.
+    r"""Theorem 4(a)-(d): (b) has $l_{tr}$ more than Theorem 2's, (c) $\alpha < \frac12$, (d)
+    $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$.
 
     States: mamba Theorem 4; mamba Theorem 4 (prompt length); mamba Remark 6
     """
@@ -147,7 +154,8 @@ def no_clean_example(p_a, l):  # noqa: E741
     r"""Theorem 1(iii). $p_a^l / 2$: no model of any kind has a smaller error on training prompts of length l.
 
     With this probability twice every example carries an outlier and a fair label, which says nothing of the task. So
-    an error $\epsilon$ needs $l \ge \log(1 / 2\epsilon) / \log(1 / p_a)$, of order $(1 - p_a)^{-1}$ as printed, but $\log \epsilon^{-1}$ for $\log M_1$.
+    an error $\epsilon$ needs $l \ge \log(1 / 2\epsilon) / \log(1 / p_a)$, of order $(1 - p_a)^{-1}$ as printed, but
+    $\log \epsilon^{-1}$ for $\log M_1$.
 
     States: mamba Theorem 1 (prompt length); mamba Remark 1
     """
@@ -155,7 +163,9 @@ def no_clean_example(p_a, l):  # noqa: E741
 
 
 def few_clean(l, p_a, c):  # noqa: E741
-    r"""Section 10.3. $\Pr(\frac1l \sum_i 1[\mu_a, \text{clean}] \le (1 - c) \frac{1 - p_a}{2}) \le e^{-l c^2 (1 - p_a) / 4}$: both sides.
+    r"""Section 10.3.
+    $\Pr(\frac1l \sum_i 1[\mu_a, \text{clean}] \le (1 - c) \frac{1 - p_a}{2}) \le e^{-l c^2 (1 - p_a) / 4}$: both
+    sides.
 
     Lemma 1's lower tail at $p = (1 - p_a) / 2$ is $e^{-l p c^2 / 2}$; printed without the last 1/2.
 
@@ -166,10 +176,14 @@ def few_clean(l, p_a, c):  # noqa: E741
 
 
 def many_flipped(l, alpha):  # noqa: E741
-    r"""Section 10.4. $\Pr(\frac1l \sum_i 1[\text{query's pattern, flipped}] > \frac14) \le e^{-l (\frac12 - \alpha)^2 / (1 + 2 \alpha)}$: both sides.
+    r"""Section 10.4.
+    $\Pr(\frac1l \sum_i 1[\text{query's pattern, flipped}] > \frac14) \le e^{-l (\frac12 - \alpha)^2 / (1 + 2 \alpha)}$:
+    both sides.
 
-    The multiplicative Chernoff bound $e^{-l p \gamma^2 / (2 + \gamma)}$ at $p = \frac{\alpha}{2}$, $\gamma = (\frac12 - \alpha) / \alpha$, which may exceed 1. Printed
-    $e^{-l (\frac12 - \alpha)^2 \alpha}$, with $\alpha$ where $1 / \alpha$ belongs: no $l = \Theta(\alpha (\frac12 - \alpha)^{-2}) \log \epsilon^{-1}$ makes that $\epsilon$.
+    The multiplicative Chernoff bound $e^{-l p \gamma^2 / (2 + \gamma)}$ at $p = \frac{\alpha}{2}$,
+    $\gamma = (\frac12 - \alpha) / \alpha$, which may exceed 1. Printed $e^{-l (\frac12 - \alpha)^2 \alpha}$, with
+    $\alpha$ where $1 / \alpha$ belongs: no $l = \Theta(\alpha (\frac12 - \alpha)^{-2}) \log \epsilon^{-1}$ makes that
+    $\epsilon$.
 
     States: mamba Theorem 4
     """
@@ -178,10 +192,12 @@ def many_flipped(l, alpha):  # noqa: E741
 
 
 def flipped_error(l, alpha):  # noqa: E741
-    r"""Theorem 4. The error $\Pr(2 \, \mathrm{Bin}(l, \alpha) \ge l)$ of the linear Transformer on flipped labels, exactly.
+    r"""Theorem 4. The error $\Pr(2 \, \mathrm{Bin}(l, \alpha) \ge l)$ of the linear Transformer on flipped labels,
+    exactly.
 
-    For tasks whose partner's attention is minus the own (disjoint pairs, Lemma 3's limit) $z F = s \, (\#\text{clean} - \#\text{flipped})$:
-    each example votes once. Above $\alpha = \frac12$ it grows to 1 with l.
+    For tasks whose partner's attention is minus the own (disjoint pairs, Lemma 3's limit)
+    $z F = s \, (\#\text{clean} - \#\text{flipped})$: each example votes once. Above $\alpha = \frac12$ it grows to 1
+    with l.
 
     States: mamba Theorem 4; mamba Remark 6
     """
@@ -189,10 +205,11 @@ def flipped_error(l, alpha):  # noqa: E741
 
 
 def training_vote_error(p_a, l):  # noqa: E741
-    r"""Theorem 3(iii). flipped_error at $\alpha = p_a / 2$: the same model's error on training prompts, half of whose outlier labels are wrong.
+    r"""Theorem 3(iii). flipped_error at $\alpha = p_a / 2$: the same model's error on training prompts, half of whose
+    outlier labels are wrong.
 
-    So $l_{tr}$ must be of order $\alpha / (\frac12 - \alpha)^2 = 2 p_a / (1 - p_a)^2$ (examples_needed), and not $(1 - p_a)^{-1}$: without gates
-    $l p_a$ fair labels of size 1 stand against a signal of $l (1 - p_a)$.
+    So $l_{tr}$ must be of order $\alpha / (\frac12 - \alpha)^2 = 2 p_a / (1 - p_a)^2$ (examples_needed), and not
+    $(1 - p_a)^{-1}$: without gates $l p_a$ fair labels of size 1 stand against a signal of $l (1 - p_a)$.
 
     States: mamba Theorem 3
     """

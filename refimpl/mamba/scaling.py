@@ -1,8 +1,8 @@
 r"""Ours. What Theorems 1, 3 and 4 say is needed, measured: iterations, prompt lengths, and the exponents of both.
 
-    T = iterations_needed(setting, gated, eta, B, rng)      # by SGD
-    T = iterations_law(L, problem, delta, gated)            # by Lemma 3's law
-    slope, low, high = exponent(x, T)                       # the order in x, with a 95 % interval
+T = iterations_needed(setting, gated, eta, B, rng)      # by SGD
+T = iterations_law(L, problem, delta, gated)            # by Lemma 3's law
+slope, low, high = exponent(x, T)                       # the order in x, with a 95 % interval
 """
 
 import numpy as np
@@ -20,8 +20,10 @@ from refimpl.mamba.training import descend, error, sgd, start
 def iterations_law(L, problem, delta, gated=True, margin=0.5):
     r"""Theorems 1(iv), 3(iv). The first t at which Lemma 3's law has $E[z F] = \frac{S}{2} D \ge$ margin, D the drive.
 
-    With the largest eigenvalue $\lambda$ of L, $t \approx \frac{M_1}{\eta \beta^2 S \lambda} \log \frac{2 \cdot \mathrm{margin}}{\delta^2 \beta^2 S}$: the printed order, and a logarithm of $S$ and $\delta \beta$
-    that is not printed. Where S = (1 - p_a) l (G = 1) it makes the exponents of 1 - p_a and l steeper than -1.
+    With the largest eigenvalue $\lambda$ of L,
+    $t \approx \frac{M_1}{\eta \beta^2 S \lambda} \log \frac{2 \cdot \mathrm{margin}}{\delta^2 \beta^2 S}$: the
+    printed order, and a logarithm of $S$ and $\delta \beta$ that is not printed. Where S = (1 - p_a) l (G = 1) it
+    makes the exponents of 1 - p_a and l steeper than -1.
 
     L : (M1, M1).  Returns an int, 0 if the margin is there at the start.
 
@@ -41,7 +43,8 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
 
 
 def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=20_000, loss=None):
-    r"""Theorems 1(iv), 3(iv). The first step of SGD whose batch has a mean of $z F \ge$ margin, or, if given, a hinge loss <= loss.
+    r"""Theorems 1(iv), 3(iv). The first step of SGD whose batch has a mean of $z F \ge$ margin, or, if given, a hinge
+    loss <= loss.
 
     Fresh prompts each step, so the batch is a test sample of B prompts.
     Returns an int, or `most` where it is not reached.

@@ -109,7 +109,8 @@ def test_the_growth_is_exponential():
 
 @pytest.mark.erratum("mamba-growth-constant")
 def test_the_first_step_is_delta_beta_4_and_not_beta():
-    # Printed with its 1/4: at least eta (1 - p_a) beta / (4 M_1), for w = 0 (xi = 0). At delta = 0.2, beta = 1 it is 1/5 of it.
+    # Printed with its 1/4: at least eta (1 - p_a) beta / (4 M_1), for w = 0 (xi = 0). At delta = 0.2, beta = 1 it is
+    # 1/5 of it.
     for beta, delta in ((1.0, 0.2), (2.0, 0.05)):
         w = World(cycle(5), beta=beta, delta=delta)
         step = -w.entries(w.gradient(w.start(True)).W_C)[0, 0]
@@ -121,7 +122,8 @@ def test_the_first_step_is_delta_beta_4_and_not_beta():
 @pytest.mark.erratum("mamba-partner-rate")
 @pytest.mark.parametrize("name, share", [("cycle", 1 / 2), ("all", 1 / 3), ("disjoint", 1)])
 def test_a_partner_falls_by_its_share_of_the_diagonal(name, share):
-    # Printed: at least as much as the diagonal grows. Right: M_1 N_jk / (2 |T_tr|) of it; the shares of all partners sum to 1.
+    # Printed: at least as much as the diagonal grows. Right: M_1 N_jk / (2 |T_tr|) of it; the shares of all partners
+    # sum to 1.
     w = world(name)
     step = w.entries(run(name, True)[1].W_C - run(name, True)[0].W_C)
     assert step[0, 1] == pytest.approx(-share * step[0, 0], rel=1e-12)
@@ -162,7 +164,9 @@ def test_attention_between_patterns(name):
 @pytest.mark.states("mamba Eqs. 16-17")
 def test_on_an_even_cycle_patterns_two_apart_become_alike():
     # The top eigenvector alternates: attention at distance 2 over the own goes to 1. On all pairs it stays negative.
-    ratio = [(s := pattern_attention(laplacian(cycle(6), 6), 0.05, t, 3.0, 0.02))[0, 2] / s[0, 0] for t in (10, 50, 400)]
+    ratio = [
+        (s := pattern_attention(laplacian(cycle(6), 6), 0.05, t, 3.0, 0.02))[0, 2] / s[0, 0] for t in (10, 50, 400)
+    ]
     assert ratio[0] < 0.2 < ratio[1] < ratio[2] and ratio[2] == pytest.approx(1, abs=1e-3)
     s = pattern_attention(laplacian(all_tasks(6), 6), 0.05, 400, 3.0, 0.02)
     assert s[0, 2] / s[0, 0] == pytest.approx(-1 / 5, abs=1e-3)
@@ -170,7 +174,8 @@ def test_on_an_even_cycle_patterns_two_apart_become_alike():
 
 @pytest.mark.erratum("mamba-outlier-attention")
 def test_an_outlier_adds_nothing_to_the_mean_attention():
-    # Eq. 16 prints beta^2 (1 + kappa_a 1[outlier]). v is orthogonal to mu and its label fair: v^T W_B^T W_C mu = 0, always.
+    # Eq. 16 prints beta^2 (1 + kappa_a 1[outlier]). v is orthogonal to mu and its label fair: v^T W_B^T W_C mu = 0,
+    # always.
     w = world("cycle")
     for Psi in run("cycle", False):
         s = w.scale[:, None] * Psi.W_B[:, :-1].T @ Psi.W_C[:, :-1] * w.scale

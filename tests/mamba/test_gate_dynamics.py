@@ -1,4 +1,5 @@
-"""Lemmas 4 and 5: the first step of w against the enumerated population, the two phases against SGD, the bounds on gates."""
+"""Lemmas 4 and 5: the first step of w against the enumerated population, the two phases against SGD, the bounds on
+gates."""
 
 from functools import lru_cache
 
@@ -114,8 +115,8 @@ def test_the_drive_grows_at_least_as_printed(tasks, rate, t):
 @pytest.mark.erratum("mamba-rate-without-p-a")
 @pytest.mark.erratum("mamba-upper-27")
 def test_the_rates_hold_the_factor_that_each_needs():
-    # Along v printed kappa_a (1 - p_a) beta^2 / V, without p_a: at p_a = 0.01 it should be near its largest, and is 1/17
-    # of the one at 0.2. Eq. 27's upper side -eta beta^2 / M_1 lacks 1 - p_a: passed by any factor as p_a -> 1.
+    # Along v printed kappa_a (1 - p_a) beta^2 / V, without p_a: at p_a = 0.01 it should be near its largest, and is
+    # 1/17 of the one at 0.2. Eq. 27's upper side -eta beta^2 / M_1 lacks 1 - p_a: passed by any factor as p_a -> 1.
     def rates(p_a):
         w = World(cycle(3), p_a=p_a)
         step = -w.gradient(w.start(True)).w
@@ -175,8 +176,9 @@ def test_logarithmic_bounds_of_the_induction(c):
     lower, upper = logarithmic_bounds(c, np.arange(3001))
     assert np.all(lower <= np.array(seen) + 1e-12) and np.all(np.array(seen) <= upper + 1e-12)
     assert seen[1] == pytest.approx(c / 2) and lower[1] > 0.8 * seen[1]
-    # The rate along v is c = eta (1 - p_a) beta^2 kappa_a / V up to constants. With the printed gamma_1 <= c V / kappa_a
-    # the step (i) asks c / (3 + t gamma) >~ log(1 + gamma / (2 + t gamma)): at V / kappa_a = 30 it is short 20-fold; gamma_1 = 2c/3 holds.
+    # The rate along v is c = eta (1 - p_a) beta^2 kappa_a / V up to constants. With the printed gamma_1 <= c V /
+    # kappa_a the step (i) asks c / (3 + t gamma) >~ log(1 + gamma / (2 + t gamma)): at V / kappa_a = 30 it is short
+    # 20-fold; gamma_1 = 2c/3 holds.
     t = np.arange(3000)
     for gamma, holds in ((2 * c / 3, True), (30 * c, False)):
         ratio = c / (3 + t * gamma) / np.log1p(gamma / (2 + t * gamma))
@@ -200,7 +202,8 @@ def gate_alone(eta=30.0, B=256, steps=800, l=20):  # noqa: E741
 
 @pytest.mark.states("mamba Lemma 5")
 def test_the_two_phases_of_w_under_a_fixed_attention():
-    # Linear within 15 % at step 3; then u = -w^T p against log t has slope 1 within 0.25 over the decade t = 80 ... 800.
+    # Linear within 15 % at step 3; then u = -w^T p against log t has slope 1 within 0.25 over the decade t = 80 ...
+    # 800.
     seen = gate_alone()
     along_v, along_mu = gate_step(3.0, 2.0, 3.0, 0.6, 6, 3, 20, 0.02**2 * 9)
     assert seen[2, 1] == pytest.approx(3 * 30 * (along_mu + 2 * along_v), rel=0.15)
@@ -295,7 +298,9 @@ def test_the_batch_averages_and_the_tokens_do_not(which):
     if which == 0:  # the mean that gate_step is made of: p_a (1 - p_a) / (4 V) up to 2^-l, within 4 standard errors
         assert mean == pytest.approx(0.6 * 0.4 / (4 * 3), abs=4 * X.std() / np.sqrt(len(X)))
     for B in (8, 200):
-        away = np.abs(shares(rng, 1000 * B if B == 8 else 200 * B, 40)[which][0].reshape(-1, B).mean(1) - mean) >= c * mean
+        away = (
+            np.abs(shares(rng, 1000 * B if B == 8 else 200 * B, 40)[which][0].reshape(-1, B).mean(1) - mean) >= c * mean
+        )
         assert away.mean() <= mean_tail(B, mean, largest, c)
     long = np.abs(shares(rng, 2000, 400)[which][0].reshape(-1, 2).mean(1) - mean) >= c * mean
     assert long.mean() > 0.05 and np.exp(-400 * 2 * 0.4**2 * c**2) < 1e-13
@@ -303,8 +308,8 @@ def test_the_batch_averages_and_the_tokens_do_not(which):
 
 @pytest.mark.erratum("mamba-index-shift")
 def test_the_sum_of_the_first_step_of_v():
-    # Printed: sum_i 2^{-(l+2-i)} (l-i+1) = sum_i i 2^{-(2+i)}. With i -> l+1-i it is sum_i i 2^{-(1+i)}, twice that. And the query
-    # carries no outlier: the s > i that can are l - i, which leaves half of it, 1/2 (1 - (l+1) 2^-l).
+    # Printed: sum_i 2^{-(l+2-i)} (l-i+1) = sum_i i 2^{-(2+i)}. With i -> l+1-i it is sum_i i 2^{-(1+i)}, twice that.
+    # And the query carries no outlier: the s > i that can are l - i, which leaves half of it, 1/2 (1 - (l+1) 2^-l).
     l = 9  # noqa: E741
     i = np.arange(1, l + 1)
     printed_left, printed_right = np.sum(0.5 ** (l + 2 - i) * (l - i + 1)), np.sum(i * 0.5 ** (2 + i))
@@ -314,7 +319,8 @@ def test_the_sum_of_the_first_step_of_v():
 
 @pytest.mark.erratum("mamba-share-of-a-pattern")
 def test_an_example_shows_a_pattern_in_one_prompt_of_m_1():
-    # Section 11.2 prints Pr(share - (1 - p_a) <= -c (1 - p_a) / M_1) <= eps; the share is near (1 - p_a) / M_1, so that it is 1.
+    # Section 11.2 prints Pr(share - (1 - p_a) <= -c (1 - p_a) / M_1) <= eps; the share is near (1 - p_a) / M_1, so
+    # that it is 1.
     B, M1, p_a, c = 400, 6, 0.6, 0.5
     p = (1 - p_a) / M1
     assert binom.cdf(np.floor(B * (1 - p_a) * (1 - c / M1)), B, p) > 1 - 1e-9
@@ -325,8 +331,8 @@ def test_an_example_shows_a_pattern_in_one_prompt_of_m_1():
 
 @pytest.mark.erratum("mamba-noise-part")
 def test_the_part_that_averages_out_is_that_of_the_outliers():
-    # Section 11.3 (t = 1) prints the sum over examples WITHOUT an outlier as the one of order sqrt(log B / B). Its mean is
-    # the whole step; the mean over examples with one is 0.
+    # Section 11.3 (t = 1) prints the sum over examples WITHOUT an outlier as the one of order sqrt(log B / B). Its
+    # mean is the whole step; the mean over examples with one is 0.
     w = World(cycle(3))
     p, half = w.prompts, np.array([1 / 8, 1 / 4, 1 / 2])
     tau = p.z[:, None] * p.y * half * w.delta**2 * np.einsum("nid,nd->ni", w.P[..., :-1], w.P[:, -1, :-1])

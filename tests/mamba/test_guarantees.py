@@ -1,4 +1,5 @@
-"""Theorems 1 to 4: their conditions by hand, the orders of what is needed, and the error on either side of each condition."""
+"""Theorems 1 to 4: their conditions by hand, the orders of what is needed, and the error on either side of each
+condition."""
 
 from functools import lru_cache
 
@@ -119,7 +120,8 @@ def test_every_constant_moves_its_own_condition():
 @pytest.mark.states("mamba Remark 3")
 def test_conditions_c_and_d_together_keep_alpha_below_one():
     # (c) alone allows alpha near 1 at l_ts = p_a l_tr. With (d), alpha is at most p_a l_tr / (p_a l_tr + log M_1),
-    # 0.870 at the paper's numbers, whatever l_ts (an integer, so a little less); it goes to 1 only with l_tr to infinity.
+    # 0.870 at the paper's numbers, whatever l_ts (an integer, so a little less); it goes to 1 only with l_tr to
+    # infinity.
     def reach(l_tr):
         p, found = Problem(l_tr=l_tr), 0.0
         for l_ts in range(1, l_tr + 1):
@@ -139,7 +141,10 @@ def test_what_mamba_needs_beyond_the_linear_transformer():
     p = Problem(epsilon=0.9)
     assert iterations(p) == pytest.approx(p.l_tr * iterations(p, gated=False))  # T_M = l_tr T_T
     assert batch(p) >= batch(p, gated=False) and batch(p._replace(V=100)) > batch(p._replace(V=100), gated=False)
-    for epsilon in (0.9, 1e-6):  # printed: the linear upper bound of kappa_a is larger when epsilon is small. It is the same.
+    for epsilon in (
+        0.9,
+        1e-6,
+    ):  # printed: the linear upper bound of kappa_a is larger when epsilon is small. It is the same.
         one, three = (f(p._replace(epsilon=epsilon), 100, 100) for f in (theorem_1_conditions, theorem_3_conditions))
         assert one["(ii) kappa_a <="] == three["(ii) kappa_a <="]
         # printed: Mamba's l_tr "does not require an upper bound". It is Mamba's alone that has one.
@@ -149,7 +154,8 @@ def test_what_mamba_needs_beyond_the_linear_transformer():
 
 @pytest.mark.erratum("mamba-batch-without-v")
 def test_the_batch_of_section_10_1_lacks_v_squared():
-    # From Eq. 11 and sqrt(log B / B) <~ beta^2 kappa_a (1 - p_a) / V. At V = 100 the printed maximum is 1e4 times too small.
+    # From Eq. 11 and sqrt(log B / B) <~ beta^2 kappa_a (1 - p_a) / V. At V = 100 the printed maximum is 1e4 times too
+    # small.
     p = Problem(V=100, beta=1.0, epsilon=0.5)
     printed = max(p.kappa_a**-2 * (1 - p.p_a) ** -2, 4, p.M1 / (1 - p.p_a)) * np.log(2) * p.beta**-4
     signal = p.beta**2 * p.kappa_a * (1 - p.p_a) / p.V
@@ -164,7 +170,12 @@ CASES = {  # x values, settings and step at each for (gated, linear), the printe
     "eta": (np.geomspace(0.01, 0.1, 4), lambda x: {}, lambda x, gated: x if gated else 0.03 * x, -1),
     "1 - p_a": (np.geomspace(0.09, 0.9, 4), lambda x: dict(p_a=1 - x), lambda x, gated: 0.05 if gated else 0.002, -1),
     "M1": (np.array([4, 9, 18, 40]), lambda x: dict(M1=int(x), d=60), lambda x, gated: 0.1 if gated else 0.003, 1),
-    "beta": (np.geomspace(1, 10, 4), lambda x: dict(beta=x, delta=0.06 / x), lambda x, gated: 0.03 if gated else 1e-3, -2),
+    "beta": (
+        np.geomspace(1, 10, 4),
+        lambda x: dict(beta=x, delta=0.06 / x),
+        lambda x, gated: 0.03 if gated else 1e-3,
+        -2,
+    ),
     "l": (np.array([8, 17, 37, 80]), lambda x: dict(l=int(x)), lambda x, gated: 0.05 if gated else 0.001, None),
 }
 
@@ -202,8 +213,9 @@ def test_the_linear_iterations_scale_as_printed(name):
 @pytest.mark.states("mamba Theorem 3")
 @pytest.mark.parametrize("name", ["eta", "1 - p_a", "M1", "beta", "l"])
 def test_the_law_foretells_the_linear_iterations(name):
-    # With the logarithm that is not printed: it takes 1 - p_a and l beyond -1. At p_a = 0.91 SGD is slower than the law,
-    # and 1 - p_a further from -1: there fair labels put z F beyond 1 in single prompts before its mean is at 1/2.
+    # With the logarithm that is not printed: it takes 1 - p_a and l beyond -1. At p_a = 0.91 SGD is slower than the
+    # law, and 1 - p_a further from -1: there fair labels put z F beyond 1 in single prompts before its mean is at
+    # 1/2.
     (slope, *_), by_law, T, law = fit(name, False)
     if name == "1 - p_a":
         assert np.all(T < 1.7 * law) and np.all(np.abs(T - law)[2:] <= 0.1 * law[2:] + 2) and slope < by_law < -1.2
@@ -213,7 +225,9 @@ def test_the_law_foretells_the_linear_iterations(name):
 
 
 @pytest.mark.states("mamba Theorem 1 (iterations)", "mamba Theorem 3")
-@given(st.sampled_from([cycle(5), all_tasks(4), disjoint_pairs(6)]), st.booleans(), st.floats(0.05, 0.9), st.floats(1, 4))
+@given(
+    st.sampled_from([cycle(5), all_tasks(4), disjoint_pairs(6)]), st.booleans(), st.floats(0.05, 0.9), st.floats(1, 4)
+)
 def test_the_laws_first_step_at_the_margin(tasks, gated, p_a, beta):
     M1 = int(tasks.max()) + 1
     L, p = laplacian(tasks, M1), Problem(M1=M1, beta=beta, p_a=p_a, l_tr=8, eta=0.01)
@@ -226,7 +240,8 @@ def test_the_laws_first_step_at_the_margin(tasks, gated, p_a, beta):
 @pytest.mark.states("mamba Theorem 1 (iterations)", "mamba Theorem 3")
 @pytest.mark.parametrize("gated, eta", [(True, 0.05), (False, 0.002)])
 def test_a_loss_takes_longer_than_the_margin(gated, eta):
-    # The hinge loss is at least 1 - zF: on the same batches a mean loss of 1/2 comes no earlier, and both orders are one.
+    # The hinge loss is at least 1 - zF: on the same batches a mean loss of 1/2 comes no earlier, and both orders are
+    # one.
     at = lambda eta, **goal: iterations_needed(Setting(delta=0.02), gated, eta, 64, np.random.default_rng(1), **goal)  # noqa: E731
     assert at(eta) <= at(eta, loss=0.5) < 2 * at(eta)
     assert at(eta / 3, loss=0.5) / at(eta, loss=0.5) == pytest.approx(3, rel=0.1)
@@ -293,8 +308,9 @@ def test_the_loss_is_at_most_epsilon_on_all_tasks_after_training_on_all():
 
 @pytest.mark.erratum("mamba-unseen-tasks")
 def test_condition_1_does_not_give_all_tasks():
-    # Theorem 1 says E over f in T <= epsilon for any T_tr of Condition 1. The cycle learns its own tasks and not those of
-    # patterns two apart, which Lemma 3's law makes alike (cycle) or leaves apart (all pairs: the control, above).
+    # Theorem 1 says E over f in T <= epsilon for any T_tr of Condition 1. The cycle learns its own tasks and not
+    # those of patterns two apart, which Lemma 3's law makes alike (cycle) or leaves apart (all pairs: the control,
+    # above).
     own, everything = training_loss("cycle", cycle(6)), training_loss("cycle", all_tasks(6))
     assert own[0][0] < 0.01 and own[1][0] < 0.001
     assert everything[0][0] > 0.15 and everything[1][0] > 0.05
@@ -305,7 +321,8 @@ def test_condition_1_does_not_give_all_tasks():
 @pytest.mark.states("mamba Theorem 1 (prompt length)", "mamba Remark 1")
 @pytest.mark.parametrize("p_a, l", [(0.95, 20), (0.9, 20), (0.8, 10), (0.5, 4)])
 def test_mamba_reaches_the_error_that_no_model_can_beat(p_a, l):  # noqa: E741
-    # 1 - p_a over a decade, l about 1 or 2 / (1 - p_a): p_a^l / 2 within 4 standard errors + 5 %, 8,000 prompts, seed 0.
+    # 1 - p_a over a decade, l about 1 or 2 / (1 - p_a): p_a^l / 2 within 4 standard errors + 5 %, 8,000 prompts, seed
+    # 0.
     setting, floor = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l), no_clean_example(p_a, l)
     reached = training_error(setting, True, 1.0, 64, 600, 8000, np.random.default_rng(0))
     assert abs(reached - floor) < 4 * np.sqrt(floor / 8000) + 0.05 * floor
@@ -315,7 +332,8 @@ def test_mamba_reaches_the_error_that_no_model_can_beat(p_a, l):  # noqa: E741
 
 @pytest.mark.erratum("mamba-length-in-epsilon")
 def test_the_prompt_length_depends_on_epsilon_and_not_on_m_1_alone():
-    # "For any epsilon > 0" with l_tr >~ (1 - p_a)^-1 log M_1: whatever its constant C, an epsilon < p_a^l / 2 is out of reach.
+    # "For any epsilon > 0" with l_tr >~ (1 - p_a)^-1 log M_1: whatever its constant C, an epsilon < p_a^l / 2 is out
+    # of reach.
     for C in (1, 3):
         l = int(np.ceil(C * np.log(6) / 0.1))  # noqa: E741
         assert theorem_1_conditions(Problem(p_a=0.9, l_tr=l), 1, 1, Constants(length=C))["(iii) l_tr >="] >= 1
@@ -429,7 +447,8 @@ def test_the_examples_needed_near_one_half():
 
 @pytest.mark.states("mamba Theorem 4", "mamba Remark 6", "mamba Section 3.1 (P1-P3)")
 def test_one_half_is_the_linear_transformers_limit():
-    # On all pairs, flipped labels: inside alpha < 1/2 the error falls with l_ts, outside it rises; Mamba's is 0 on both sides.
+    # On all pairs, flipped labels: inside alpha < 1/2 the error falls with l_ts, outside it rises; Mamba's is 0 on
+    # both sides.
     inside, outside = ([share_wrong("all", alpha=a, l=n, n=2000) for n in (20, 200)] for a in (0.4, 0.6))
     assert inside[0][1] > 0.1 > 0.02 > inside[1][1]
     assert outside[0][1] > 0.7 and outside[1][1] > 0.95
@@ -475,8 +494,9 @@ def test_mambas_error_on_flipped_labels_is_that_of_no_clean_example(alpha, l):  
 
 @pytest.mark.erratum("mamba-theorem-2-bounds")
 def test_theorem_2_bounds_too_little():
-    # Inside (a)-(d) with constants 1 at epsilon = 0.02. Small lambda (the least kappa_a' is printed without sum lambda),
-    # large lambda of opposite signs, K' (printed: any > 1): each fails; kappa_a' sum lambda >= kappa_a mends the first.
+    # Inside (a)-(d) with constants 1 at epsilon = 0.02. Small lambda (the least kappa_a' is printed without sum
+    # lambda), large lambda of opposite signs, K' (printed: any > 1): each fails; kappa_a' sum lambda >= kappa_a mends
+    # the first.
     v_w, opposite, eps = models("all")[1][0].w[16:19], np.zeros(3), 0.02
     opposite[[np.argmax(v_w), np.argmin(v_w)]] = 40.3, -40  # sum 0.3, against the trained v_i^T w, which differ by 1 %
     for prompts in (dict(mixture=[[0.1, 0, 0]]), dict(mixture=[opposite], magnitude=4.0), dict(K=16.0)):
