@@ -124,7 +124,7 @@ def verdicts(found, fit, settings):
             off.append(abs(e[0] - a**l) / allowed)
     long = settings["linear lengths"][-1]
     below, above = (
-        [e[1] for (l, a), e in found["linear"].items() if l == long and (a - 0.5) * s > 0.09] for s in (-1, 1)
+        [e[1] for (n, a), e in found["linear"].items() if n == long and (a - 0.5) * s > 0.09] for s in (-1, 1)
     )  # noqa: E741
     magnitude = {key: e[0] for key, e in found["magnitude"].items()}
     worst, best = max(inside), min(outside)
@@ -134,10 +134,10 @@ def verdicts(found, fit, settings):
               "constants 1"),
         claim("The same with log 1/epsilon for log M_1 in (d)", "not said", f"largest {max(mended):.4f}", f"<= {eps}",
               max(mended) <= eps, "constants 1"),
-        claim("Inside (c) Mamba's error on flipped labels is alpha^l_ts, the probability of no clean example", "not said",
+        claim("Inside (c) Mamba's error on flipped labels is alpha^l_ts: no clean example", "not said",
               f"largest deviation {max(off):.2f} of what is allowed", "4 standard errors + 10 % + 0.001", max(off) < 1),
         claim("Theorem 2(c) is what limits alpha: outside of alpha < p_a l_tr / l_ts the error is larger", "not said",
-              f"least outside {best[0]:.4f} at l_ts = {best[1]}, alpha = {best[2]} (alpha l_ts = {best[1] * best[2]:g}, bound {bound:g})",
+              f"least outside {best[0]:.4f} at l_ts = {best[1]}, alpha = {best[2]}",
               f"least outside > {eps}", best[0] > eps, "inside (d) with constant 1"),
         claim("Theorem 2(b): from kappa_a' = kappa_a on the error is at most epsilon, for any sum of lambda > 0",
               f"<= epsilon = {eps}", f"sum 1: {magnitude[2.0, 1.0]:.4f}; sum 0.1: {magnitude[2.0, 0.1]:.4f}; "

@@ -6,8 +6,8 @@ from plots import style
 from plots.report import claim
 from refimpl.mamba.dynamics import laplacian
 from refimpl.mamba.guarantees import Problem, no_clean_example, training_vote_error
-from refimpl.mamba.prompts import cycle, disjoint_pairs
 from refimpl.mamba.scaling import examples_needed, exponent, iterations_law, iterations_needed, training_error
+from refimpl.mamba.tasks import cycle, disjoint_pairs
 from refimpl.mamba.training import Setting
 from refimpl.sweep import sweep
 
@@ -20,7 +20,8 @@ SETTINGS = {
     "margin": 0.5, "delta": 0.02, "beta": 3.0, "M1": 6, "p_a": 0.6, "l": 20, "tasks": "cycle", "B": 128, "seeds": 3,
     "eta": [0.01, 0.018, 0.032, 0.056, 0.1], "1 - p_a": [0.09, 0.16, 0.28, 0.51, 0.9], "M_1": [4, 7, 13, 22, 40],
     "beta at fixed delta beta": [1.0, 1.8, 3.2, 5.6, 10.0], "l_tr": [8, 14, 25, 45, 80],
-    "length: 1 - p_a": [0.05, 0.1, 0.2, 0.5], "length: l (1 - p_a)": [1, 2, 3, 4], "length: steps": 500, "prompts": 8000,
+    "length: 1 - p_a": [0.05, 0.1, 0.2, 0.5], "length: l (1 - p_a)": [1, 2, 3, 4], "length: steps": 500,
+    "prompts": 8000,
 }  # fmt: skip
 QUICK = {
     "seeds": 1, "eta": [0.02, 0.063, 0.2], "1 - p_a": [0.09, 0.28, 0.9], "M_1": [4, 13, 40],
@@ -145,14 +146,15 @@ def length_panel(axis, lengths, settings):
     ends = [lengths[x, last, 1] for x in (qs[0], qs[-1])]
     return [
         claim(
-            "Mamba's error on training prompts is p_a^l / 2, the least that any model can have: l_tr is of order 1/(1 - p_a)",
+            "Mamba's error on training prompts is p_a^l / 2, the least of any model: l_tr is of order 1/(1 - p_a)",
             "l_tr >~ (1 - p_a)^-1 log M_1", f"largest deviation {max(off):.2f} of what is allowed",
             "each within 4 standard errors + 5 %", max(off) < 1, "disjoint pairs",
         ),
         claim(
             "l_tr of order 1/(1 - p_a) is enough for the linear Transformer (Theorem 3(iii))",
             "l_tr >~ (1 - p_a)^-1 log M_1",
-            f"at l_tr (1 - p_a) = {last} the error is {ends[1]:.3f} at 1 - p_a = {qs[-1]:g} and {ends[0]:.3f} at {qs[0]:g}; "
+            f"at l_tr (1 - p_a) = {last} the error is {ends[1]:.3f} at 1 - p_a = {qs[-1]:g} and {ends[0]:.3f} at "
+            f"{qs[0]:g}; "
             f"the length needed scales as (1 - p_a)^{gap[0]:.2f} [{gap[1]:.2f}, {gap[2]:.2f}]",
             "exponent within 0.30 of -1", abs(gap[0] + 1) < WITHIN, "exact vote, error 0.05, 1 - p_a from 0.01 to 0.1",
         ),

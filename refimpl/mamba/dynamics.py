@@ -13,7 +13,7 @@ depend on what the tokens hold (always true of G = 1; true of Mamba at w = 0, ne
 import numpy as np
 
 from refimpl.checks import arrays, count, number
-from refimpl.mamba.prompts import condition_1
+from refimpl.mamba.tasks import condition_1
 
 
 def laplacian(tasks, M1):

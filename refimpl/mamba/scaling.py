@@ -13,7 +13,8 @@ from refimpl.mamba.dynamics import clean_mass, growth_rate
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import flipped_error
 from refimpl.mamba.patterns import encode, forward, gradient
-from refimpl.mamba.prompts import cycle, draw_training, training_prompts
+from refimpl.mamba.prompts import draw_training, training_prompts
+from refimpl.mamba.tasks import cycle
 from refimpl.mamba.training import descend, error, sgd, start
 
 

@@ -8,12 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.mamba.dynamics import (
-    clean_mass, diagonal_growth, growth_rate, laplacian, mu_block, noise_ratio, pattern_attention, step_noise,
-)  # fmt: skip
-from refimpl.mamba.scaling import exponent
+    clean_mass,
+    diagonal_growth,
+    growth_rate,
+    laplacian,
+    mu_block,
+    noise_ratio,
+    pattern_attention,
+    step_noise,
+)
 from refimpl.mamba.model import Weights
 from refimpl.mamba.patterns import encode
-from refimpl.mamba.prompts import all_tasks, balanced_tasks, cycle, disjoint_pairs, training_prompts
+from refimpl.mamba.prompts import training_prompts
+from refimpl.mamba.scaling import exponent
+from refimpl.mamba.tasks import all_tasks, balanced_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, sgd
 from tests.mamba.population import World
 from tests.strategies import seeds
@@ -141,7 +149,7 @@ def test_an_entry_of_a_pair_that_forms_a_task_is_not_zero():
 @pytest.mark.erratum("mamba-non-partners")
 def test_pairs_that_form_no_task_move_from_the_second_step_on():
     # Printed: = 0 throughout. Right: zero only where no path of tasks joins the two; at distance 2 it is (eta r)^2 / 4.
-    w, (L, rate) = world("even cycle"), law("even cycle", True)
+    w, (_, rate) = world("even cycle"), law("even cycle", True)
     entry = [w.entries(Psi.W_C)[0, 2] for Psi in run("even cycle", True)]
     assert abs(entry[1]) < 1e-16
     assert entry[2] == pytest.approx(w.delta * w.beta**2 * rate**2 / 4, rel=1e-9)

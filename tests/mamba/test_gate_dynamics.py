@@ -15,13 +15,23 @@ from refimpl.calculus.gating import gate
 from refimpl.calculus.losses import sigmoid
 from refimpl.mamba.dynamics import clean_mass, growth_rate, laplacian, pattern_attention
 from refimpl.mamba.gate_dynamics import (
-    clean_product, clean_rest, drive, earlier_mass, first_phase, gate_step, initial_gate, logarithmic,
-    logarithmic_bounds, mean_tail, nearest_clean_gate,
-)  # fmt: skip
-from refimpl.mamba.scaling import exponent
+    clean_product,
+    clean_rest,
+    drive,
+    earlier_mass,
+    first_phase,
+    gate_step,
+    initial_gate,
+    logarithmic,
+    logarithmic_bounds,
+    mean_tail,
+    nearest_clean_gate,
+)
 from refimpl.mamba.model import Weights
 from refimpl.mamba.patterns import encode, gradient
-from refimpl.mamba.prompts import all_tasks, cycle, disjoint_pairs, draw_training
+from refimpl.mamba.prompts import draw_training
+from refimpl.mamba.scaling import exponent
+from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, sgd
 from tests.mamba.population import World
 from tests.strategies import floats, seeds

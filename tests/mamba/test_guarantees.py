@@ -14,12 +14,24 @@ from refimpl.mamba.boundaries import Probe, both, boundary, probe
 from refimpl.mamba.dynamics import clean_mass, growth_rate, laplacian
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import (
-    Constants, Problem, batch, few_clean, flipped_error, iterations, many_flipped, no_clean_example, theorem_1_conditions,
-    theorem_2_conditions, theorem_3_conditions, theorem_4_conditions, training_vote_error,
-)  # fmt: skip
+    Constants,
+    Problem,
+    batch,
+    few_clean,
+    flipped_error,
+    iterations,
+    many_flipped,
+    no_clean_example,
+    theorem_1_conditions,
+    theorem_2_conditions,
+    theorem_3_conditions,
+    theorem_4_conditions,
+    training_vote_error,
+)
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import all_tasks, cycle, disjoint_pairs, training_prompts
+from refimpl.mamba.prompts import training_prompts
 from refimpl.mamba.scaling import examples_needed, exponent, iterations_law, iterations_needed, training_error
+from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, error
 from tests.strategies import seeds
 
