@@ -228,6 +228,26 @@ def test_the_noise_falls_with_the_root_of_the_number_of_patterns():
     assert noise(M1, 10, V)["v mu"] / np.sqrt(B) > 3 * printed
 
 
+@pytest.mark.erratum("mamba-kappa-squared")
+def test_an_outliers_noise_in_attention_grows_as_kappa_a_squared():
+    # Eq. 16 prints p_a kappa_a epsilon / ((1 - p_a) V beta) for a token with kappa_a v: that is v^T W_B^T W_C mu, and
+    # kappa_a times it stands in the attention, as Section 10.2 has it (kappa_a kappa_a'). So Theorem 1(ii) bounds
+    # kappa_a^2.
+    def share(kappa_a):
+        w = World(disjoint_pairs(2), kappa_a=kappa_a)
+        context = np.einsum("ni,nid->nd", w.prompts.y[:, :2], w.P[:, :2, :-1]) * w.prompts.z[:, None]
+        step = (
+            w.delta * context[:, -1] * (w.P[:, -1, :-1] @ w.P[0, -1, :-1])
+        )  # v^T (-dl / dW_C) of one prompt, at one query
+        return np.sqrt(
+            w.probability @ (kappa_a * 2.0 * w.delta * step) ** 2
+        )  # p_i^T W_B^T W_C p_q, the part of kappa_a v
+
+    assert share(2.0) == pytest.approx(4 * share(1.0))  # printed: 2 times
+    noise = [step_noise(np.ones(2), 1.5, kappa_a, 2.0, 0.4, 2, 1, 1, 0.5, 0.05)["v mu"] for kappa_a in (1.0, 2.0)]
+    assert 2 * noise[1] == pytest.approx(4 * noise[0])
+
+
 def gradients(n, p_a=0.6, M1=6, seed=0):
     """W_C's gradients, prompt by prompt, at the start and w = 0: (n, D, D)."""
     rng = np.random.default_rng(seed)
