@@ -123,7 +123,8 @@ def step_noise(G, beta, kappa_a, outlier_norm, p_a, M1, M2, V, K, delta):
 
     States: mamba Lemma 3
     """
-    G = arrays(G=(G, "l"))
+    G, p_a, K = arrays(G=(G, "l")), number("p_a", p_a, 0, 1), number("K", K, 0)
+    beta, delta = number("beta", beta, above=0), number("delta", delta, above=0)
     squares, own, kappa = np.sum(G**2), delta * beta**4, K / np.sqrt(3)  # kappa ~ U(-K, K)
     pairs = (1 - p_a) ** 2 / 4 * (np.sum(G) ** 2 - squares)  # two clean examples of one pattern pull alike
     return {

@@ -50,6 +50,7 @@ def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):  # noqa: E741
     States: mamba Lemma 4; mamba Eqs. 25-26; mamba Eqs. 23-24
     """
     p_a, l = number("p_a", p_a, 0, 1), count("l", l)  # noqa: E741
+    beta, kappa_a, drive = number("beta", beta, above=0), number("kappa_a", kappa_a, 0), number("drive", drive, 0)
     common = -(1 - p_a) * drive / 8 * (1 - (l + 1) * 0.5**l)
     return common * p_a * kappa_a * outlier_norm**2 / V, common * beta**2 / M1
 

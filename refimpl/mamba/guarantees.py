@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binom
 
-from refimpl.checks import arrays, finite, number
+from refimpl.checks import arrays, count, finite, number
 
 
 class Problem(NamedTuple):
@@ -55,7 +55,7 @@ def batch(problem, gated=True, c=Constants()):
 
     States: mamba Theorem 1; mamba Theorem 3; mamba Remark 4
     """
-    M1, V, beta, kappa_a, p_a, _, _, epsilon = problem
+    M1, V, beta, kappa_a, p_a, _, _, epsilon = _valid(problem)
     needed = max(epsilon**-2, M1 / (1 - p_a))
     if gated:
         needed = max(needed, beta**-4 * V**2 * kappa_a**-2 * (1 - p_a) ** -2)
@@ -69,6 +69,7 @@ def iterations(problem, gated=True, c=Constants()):
 
     States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Remark 4
     """
+    problem = _valid(problem)
     T = c.T * problem.M1 / (problem.eta * (1 - problem.p_a) * problem.beta**2)
     return T if gated else T / problem.l_tr
 
@@ -82,7 +83,7 @@ def theorem_1_conditions(problem, B, T, c=Constants()):
 
     States: mamba Theorem 1; mamba Theorem 1 (prompt length); mamba Remark 1; mamba Remark 2
     """
-    p = problem
+    p = _valid(problem)
     return {
         **theorem_3_conditions(p, B, T, c),
         "(i) B": B / batch(p, True, c),
@@ -100,7 +101,7 @@ def theorem_3_conditions(problem, B, T, c=Constants()):
 
     States: mamba Theorem 3; mamba Remark 4
     """
-    p = problem
+    p = _valid(problem)
     return {
         "(i) B": B / batch(p, False, c),
         "(ii) kappa_a <=": _over(c.high * p.V * p.beta * (1 - p.p_a) / p.epsilon, p.p_a * p.kappa_a),
@@ -123,7 +124,7 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
     States: mamba Theorem 2; mamba Remark 3
     """
-    p, L, alpha = problem, _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
+    p, L, alpha = _valid(problem), _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
     return {
         "(a) sum lambda > 0": np.inf if L > 0 else 0.0,
         "(b) kappa_a' >=": kappa_test / p.kappa_a,
@@ -140,7 +141,7 @@ def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
     States: mamba Theorem 4; mamba Theorem 4 (prompt length); mamba Remark 6
     """
-    p, L, alpha = problem, _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
+    p, L, alpha = _valid(problem), _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
     length = max(1 / (1 - alpha), alpha / (0.5 - alpha) ** 2 if alpha != 0.5 else np.inf) * np.log(p.M1)
     return {
         "(a) sum lambda > 0": np.inf if L > 0 else 0.0,
@@ -214,6 +215,15 @@ def training_vote_error(p_a, l):  # noqa: E741
     States: mamba Theorem 3
     """
     return flipped_error(l, number("p_a", p_a, 0, 1) / 2)
+
+
+def _valid(p):
+    """A Problem as it is, or a ValueError that names what is out of range."""
+    count("M1", p.M1, 2), count("V", p.V), count("l_tr", p.l_tr)
+    for name in ("beta", "kappa_a", "eta"):
+        number(name, getattr(p, name), above=0)
+    number("p_a", p.p_a, 0, 1 - 1e-12), number("epsilon", p.epsilon, most=1 - 1e-12, above=0)
+    return p
 
 
 def _least_sum(mixture):

@@ -31,6 +31,7 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     States: mamba Theorem 1 (iterations); mamba Theorem 3
     """
     p = problem
+    number("eta", p.eta, above=0), number("p_a", p.p_a, 0, 1 - 1e-12)  # at a rate of 0 nothing is ever reached
     S = clean_mass(p.p_a, p.l_tr, gated)
     rate = p.eta * growth_rate(p.beta, p.M1, S)
     reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin  # noqa: E731

@@ -164,6 +164,29 @@ def test_what_mamba_needs_beyond_the_linear_transformer():
         assert one["(iii) l_tr >="] == three["(iii) l_tr >="] and "(ii) kappa_a >=" not in three
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [dict(p_a=1.0), dict(epsilon=1.5), dict(M1=1), dict(beta=np.nan), dict(eta=0.0), dict(kappa_a=-1.0), dict(l_tr=2.5)],
+)
+def test_a_problem_out_of_range_is_refused_by_name(wrong):
+    (name,) = wrong
+    problem = Problem(**wrong)
+    for refuses in (
+        lambda: theorem_1_conditions(problem, 100, 100),
+        lambda: theorem_2_conditions(problem, ONE, 2.0, 0.5, 20),
+        lambda: theorem_3_conditions(problem, 100, 100),
+        lambda: theorem_4_conditions(problem, ONE, 2.0, 0.3, 20),
+        lambda: batch(problem),
+        lambda: iterations(problem),
+    ):
+        with pytest.raises(ValueError, match=name):
+            refuses()
+    with pytest.raises(ValueError, match="alpha"):
+        theorem_2_conditions(Problem(), ONE, 2.0, 1.0, 20)
+    with pytest.raises(ValueError, match="p_a"):
+        iterations_law(laplacian(cycle(6), 6), Problem(p_a=1.0), 0.02)
+
+
 @pytest.mark.erratum("mamba-batch-without-v")
 def test_the_batch_of_section_10_1_lacks_v_squared():
     # From Eq. 11 and sqrt(log B / B) <~ beta^2 kappa_a (1 - p_a) / V. At V = 100 the printed maximum is 1e4 times too
