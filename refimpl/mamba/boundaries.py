@@ -1,8 +1,9 @@
-r"""Ours. The test error on both sides of the conditions of Theorems 2 and 4: trained once, tested on many kinds of
-prompts.
+r"""Ours. The test error on both sides of the conditions of Theorems 2 and 4.
 
     probes = [Probe(alpha=0.6, l=40), Probe(mixture=((1.0, -1.3, 0.0),))]
     errors = boundary(seed, "all", probes, prompts=4000)        # (probes, 2): Mamba, linear Transformer
+
+Trained once, tested on many kinds of prompts, all with flipped labels.
 """
 
 from typing import NamedTuple

@@ -139,7 +139,7 @@ def noise_ratio(gradients):
     r"""Eq. 15. $\rho^2 = E \|g - E g\|^2 / \|E g\|^2$ of one prompt's gradient g, the tokens' law given by a sample.
 
     By Chebyshev $\Pr(\|\bar g - E g\| \ge \epsilon \|E g\|) \le \rho^2 / (B \epsilon^2)$ for a batch of B. Eq. 15
-    prints $e^{-B \epsilon^2}$, in which $\rho$, of order $M_1 / (1 - p_a)$ and more, does not appear.
+    prints $e^{-B \epsilon^2}$, without $\rho$, which grows with $M_1$ and $(1 - p_a)^{-1}$.
 
     gradients : (n, ...), one prompt a row.  Returns a float.
 

@@ -152,10 +152,11 @@ def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
 
 def no_clean_example(p_a, l):  # noqa: E741
-    r"""Theorem 1(iii). $p_a^l / 2$: no model of any kind has a smaller error on training prompts of length l.
+    r"""Theorem 1(iii). $p_a^l / 2$: no model of any kind has a smaller error on Definition 1's prompts of length l,
+    over tasks that come in both orders, as those of $\mathcal T$ do.
 
-    With this probability twice every example carries an outlier and a fair label, which says nothing of the task. So
-    an error $\epsilon$ needs $l \ge \log(1 / 2\epsilon) / \log(1 / p_a)$, of order $(1 - p_a)^{-1}$ as printed, but
+    With probability $p_a^l$ every label is an outlier's, fair, and nothing tells (a, b) from (b, a). So an error
+    $\epsilon$ needs $l \ge \log(1 / 2\epsilon) / \log(1 / p_a)$, of order $(1 - p_a)^{-1}$ as printed, but
     $\log \epsilon^{-1}$ for $\log M_1$.
 
     States: mamba Theorem 1 (prompt length); mamba Remark 1

@@ -1,8 +1,10 @@
 r"""Ours. What Theorems 1, 3 and 4 say is needed, measured: iterations, prompt lengths, and the exponents of both.
 
-T = iterations_needed(setting, gated, eta, B, rng)      # by SGD
-T = iterations_law(L, problem, delta, gated)            # by Lemma 3's law
-slope, low, high = exponent(x, T)                       # the order in x, with a 95 % interval
+    T = iterations_needed(setting, gated, eta, B, rng)      # by SGD
+    T = iterations_law(L, problem, delta, gated)            # by Lemma 3's law
+    slope, low, high = exponent(x, T)                       # the order in x, with a 95 % interval
+
+An order is tested over a decade of x; what a Theta leaves open is a factor, here of two over that decade.
 """
 
 import numpy as np

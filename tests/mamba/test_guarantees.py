@@ -208,7 +208,7 @@ CASES = {  # x values, settings and step at each for (gated, linear), the printe
     "beta": (
         np.geomspace(1, 10, 4),
         lambda x: dict(beta=x, delta=0.06 / x),
-        lambda x, gated: 0.03 if gated else 1e-3,
+        lambda x, gated: 0.05 if gated else 2e-3,
         -2,
     ),
     "l": (np.array([8, 17, 37, 80]), lambda x: dict(l=int(x)), lambda x, gated: 0.05 if gated else 0.001, None),
