@@ -45,7 +45,7 @@ def both(seed, train, steps=(3000, 1000), etas=(1.0, 0.01)):
 def probe(setting, models, probe, prompts, rng, tasks=None):
     """Theorems 2 and 4. The errors of the models on one kind of prompts, of the training tasks unless others are given.
 
-    States: mamba Theorem 2; mamba Theorem 4
+    States: mamba Theorem 2; mamba Theorem 4; mamba Section 3.1 (P1-P3)
     """
     outliers = probe.magnitude * setting.outlier_norm * np.asarray(probe.mixture, dtype=float)
     tasks = setting.tasks if tasks is None else tasks

@@ -283,6 +283,15 @@ def test_a_loss_takes_longer_than_the_margin(gated, eta):
     assert at(eta, most=3) == 3 and at(eta, margin=-1.0) == 0
 
 
+@pytest.mark.states("mamba Theorem 1 (iterations)", "mamba Theorem 1")
+@pytest.mark.parametrize("tasks", [cycle(6), all_tasks(6)])
+def test_mambas_iterations_do_not_depend_on_epsilon(tasks):
+    # As T_M, within a factor two while the loss goes from 0.5 to 0.05, on the tasks of training.
+    setting = Setting(delta=0.02, tasks=tasks)
+    T = [iterations_needed(setting, True, 0.1, 256, np.random.default_rng(0), loss=eps) for eps in (0.5, 0.05)]
+    assert T[0] <= T[1] < 2 * T[0]
+
+
 @pytest.mark.erratum("mamba-theorem-3-beta")
 def test_theorem_3_has_beta_to_the_minus_two():
     # The theorem prints beta^-2, its proof beta^-1. At a fixed delta beta the fit over a decade is -2.
