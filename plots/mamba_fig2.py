@@ -12,7 +12,7 @@ STATEMENTS = ["mamba Figure 2", "mamba Section 3.1 (P1-P3)", "mamba Section 2 (g
 SETTINGS = {
     "d": 30, "M1": 6, "M2": 10, "V": 3, "beta": 3, "kappa_a": 2, "p_a": 0.6, "l": 20, "delta": 0.2, "K": 0.5,
     "outlier_norm": 3, "B": 128, "eta_mamba": 1.0, "eta_linear": 0.01, "steps_mamba": 3000, "steps_linear": 1000,
-    "seeds": 6, "prompts": 8000, "alphas": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+    "seeds": 6, "prompts": 6000, "alphas": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
 }  # fmt: skip
 QUICK = {"seeds": 3, "prompts": 1000, "steps_mamba": 1500, "steps_linear": 500}
 
