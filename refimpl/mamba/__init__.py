@@ -11,6 +11,11 @@ Reading table, in the paper's order; the tests are in tests/mamba, test_gating i
     2, 8.3              training        initial, start, sgd, error                         test_training
     (ours)              patterns        axes, encode, forward, gradient                    test_patterns
     3.5: Corollaries    mechanism       attention_mass, outlier_gate, local_bias           test_mechanism
+    3.3, 3.4, 10        guarantees      theorem_1_conditions, ..., few_clean, many_flipped test_guarantees
+    11.2: Lemma 3       dynamics        laplacian, growth_rate, mu_block, step_noise       test_dynamics
+    11.3, 11.4          gate_dynamics   gate_step, first_phase, logarithmic, clean_rest    test_gate_dynamics
+    (ours)              scaling         iterations_law, iterations_needed, exponent        test_guarantees
+    (ours)              boundaries      Probe, boundary                                    test_guarantees
     3.1, 4.1: Figure 2  experiments     figure_2, through_training, gate_values            test_experiments
 
 Read model first, then prompts; patterns says why training may forget d. Data flow of a training step:
@@ -36,6 +41,10 @@ Glossary.
     tasks          \mathcal T_{tr}           Condition 1   (n, 2): a is labelled +1, b is labelled -1
     beta, delta    \beta, \delta             Sections 3.2, 2
     eta, B, steps  \eta, B, T                Section 8.3
+    L, N           (ours)                    Lemma 3       (M1, M1), normalised Laplacian of the task multigraph
+    S, rate        E sum G_i 1[clean], \eta r  Lemma 3    r = \beta^2 S / (2 M_1)
+    drive          (ours)                    Lemma 4       attention on the query's pattern less the partner's
+    epsilon, c     \epsilon; the constants   Theorem 1     c = Constants(...)
     D, E           (ours)                    patterns      M1 + M2 + V; the unit patterns (D, d)
 
 Where the paper is silent (h_0, m, K, the outliers' norm, eta, B, T, kappa_a'), each choice stands in the
