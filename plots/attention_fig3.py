@@ -98,7 +98,7 @@ def claims(by_seed, steps):
         return claim(text, paper, measured, "more than half of the seeds", 2 * agree > len(by_seed), f"{steps} steps")
 
     worst = max(1 - b.test_accuracy for _, b, _ in by_seed)
-    noisy_margins = lambda run: run.margins[run.sample.Y != run.sample.Y_star]  # noqa: E731
+    noisy_margins = lambda run: run.margins[run.sample.Y != run.sample.Y_star]
     return [
         row(
             "(a) is benign: every training label fitted, test accuracy >= 0.99",

@@ -61,7 +61,7 @@ def claims(ratio, published, seeds, norms, places):
     off, cells = np.nanmax(np.abs(np.log(published / places))), published[np.isfinite(published)]
     rows.append(
         claim(
-            "the published figure, by the authors' public code, shows the ratio of the classes' mean places, -1 over +1",
+            "the published figure, by the authors' public code, shows mean places in the sample, class -1 over +1",
             "0.5 to 2.5",
             f"{cells.min():.2f} to {cells.max():.2f}; within {np.expm1(off):.1%} of the places' ratio",
             "< 5 % in every cell",

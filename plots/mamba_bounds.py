@@ -31,8 +31,8 @@ SMALL = ((0.1, 0.0, 0.0),)  # a mixture of sum 0.1
 def probes(settings):
     """{what is varied: {its values: Probe}}."""
     return {
-        "mamba": {(l, a): Probe(alpha=a, l=l) for l in settings["lengths"] for a in settings["alphas"]},  # noqa: E741
-        "linear": {(l, a): Probe(alpha=a, l=l) for l in settings["linear lengths"] for a in settings["linear alphas"]},  # noqa: E741
+        "mamba": {(l, a): Probe(alpha=a, l=l) for l in settings["lengths"] for a in settings["alphas"]},
+        "linear": {(l, a): Probe(alpha=a, l=l) for l in settings["linear lengths"] for a in settings["linear alphas"]},
         "magnitude": {(k, 1.0): Probe(magnitude=k) for k in settings["magnitudes"]}
         | {(10 * k, 0.1): Probe(mixture=SMALL, magnitude=10 * k) for k in settings["magnitudes"]}
         | {(2.0, 0.1): Probe(mixture=SMALL)},
@@ -62,7 +62,7 @@ def draw(settings, seed, jobs, progress):
 
 
 def fraction_panels(left, right, found, settings):
-    for k, l in enumerate(settings["lengths"]):  # noqa: E741
+    for k, l in enumerate(settings["lengths"]):
         look = dict(color=style.COLOURS[k], marker=style.MARKERS[k], ls=style.DASHES[k], ms=4, lw=1.2)
         a, e = np.array(settings["alphas"]), np.array([found[l, x][0] for x in settings["alphas"]])
         left.plot(a, e, **look, label=f"$l_{{ts}}$ = {l}")
@@ -76,7 +76,7 @@ def fraction_panels(left, right, found, settings):
 
 
 def linear_panel(axis, found, settings):
-    for k, l in enumerate(settings["linear lengths"]):  # noqa: E741
+    for k, l in enumerate(settings["linear lengths"]):
         look = dict(color=style.COLOURS[k])
         a = settings["linear alphas"]
         axis.plot(a, [found[l, x][1] for x in a], style.MARKERS[k], **look, ms=4, label=f"$l_{{ts}}$ = {l}")
@@ -114,7 +114,7 @@ def magnitude_panel(axis, found, settings):
 def verdicts(found, fit, settings):
     eps, bound = settings["epsilon"], settings["p_a"] * settings["l_tr"]
     inside, mended, outside, off = [], [], [], []
-    for (l, a), e in found["mamba"].items():  # noqa: E741
+    for (l, a), e in found["mamba"].items():
         if l * (1 - a) >= np.log(6):  # (d) with the constant 1
             (inside if a * l < bound else outside).append((e[0], l, a))
         if l * (1 - a) >= np.log(1 / eps) and a * l < bound:
@@ -125,7 +125,7 @@ def verdicts(found, fit, settings):
     long = settings["linear lengths"][-1]
     below, above = (
         [e[1] for (n, a), e in found["linear"].items() if n == long and (a - 0.5) * s > 0.09] for s in (-1, 1)
-    )  # noqa: E741
+    )
     magnitude = {key: e[0] for key, e in found["magnitude"].items()}
     worst, best = max(inside), min(outside)
     return [

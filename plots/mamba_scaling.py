@@ -113,7 +113,7 @@ def prompt_lengths(settings, seed, jobs, progress):
     keys, cells = [], []
     for q in settings["length: 1 - p_a"]:
         for c in settings["length: l (1 - p_a)"]:
-            l = int(round(c / q))  # noqa: E741
+            l = int(round(c / q))
             setting = Setting(tasks=disjoint_pairs(6), p_a=1 - q, l=l)
             for model, eta in enumerate((1.0, 0.2 / l)):
                 keys.append((q, c, model))

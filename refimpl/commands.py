@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import io
 import os
 import sys
 
@@ -45,10 +46,11 @@ def run(prog, main):
     Failed work is an OSError, a ValueError, or a FloatingPointError (divergence). Anything else
     is a bug and keeps its traceback.
     """
-    for name in ("stdout", "stderr"):  # closed: nobody listens; open: a terminal may know fewer letters than a path has
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
-        getattr(sys, name).reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: nobody listens
+            setattr(sys, name, io.StringIO())
+        else:  # a terminal may know fewer letters than a path has
+            getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         code = main() or 0
         sys.stdout.flush()

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from refimpl.checks import Diverged, arrays, count, finite, fits, labels, number, same_last_axis
+from refimpl.checks import Diverged, arrays, count, diagonal, finite, fits, labels, matrix, number, same_last_axis
 
 
 def test_shapes_agree_letter_by_letter_and_batch_by_batch():
@@ -29,6 +29,9 @@ def test_shapes_agree_letter_by_letter_and_batch_by_batch():
         (dict(X=(["a"], "d")), "^X: must be an array of real numbers"),
         (dict(X=([[1, 2], [3]], "nd")), "^X: must be an array of real numbers"),
         (dict(X=(None, "d")), "^X: "),
+        (dict(X=(["1", "2"], "d")), "^X: must be an array of real numbers"),
+        (dict(X=(np.array(["2020-01-01"], "datetime64[D]"), "d")), "^X: must be an array of real numbers"),
+        (dict(X=([10**400], "d")), "^X: must be an array of real numbers"),
     ],
 )
 def test_what_disagrees_is_named(named, message):
@@ -43,7 +46,16 @@ def test_the_other_doors():
         (lambda: labels("Y", [0, 1]), r"^Y: labels must be -1 or \+1, found \[0.0, 1.0\]"),
         (lambda: number("a", np.nan, 0, 1), r"^a: must be a finite number in \[0, 1\], got nan"),
         (lambda: number("a", 0, above=0), "^a: must be a finite number > 0"),
-        (lambda: number("a", "x"), "^a: "),
+        (lambda: number("a", "0.1"), "^a: "),
+        (lambda: number("a", 10**400), "^a: "),
+        (lambda: number("a", 1 + 1j), "^a: "),
+        (lambda: number("a", [1.0, 2.0]), "^a: "),
+        (lambda: same_last_axis(s=np.ones((2, 3)), v=np.ones((4, 3))), "^v: does not broadcast"),
+        (lambda: matrix([[1], [1, 2]], p=[1.0, 2]), "^W: must be an array"),
+        (lambda: matrix(np.eye(3), p=[1.0, 2]), "^W: axis d has length 3, but 2 in p"),
+        (lambda: matrix(np.broadcast_to(0.0, (60_000, 60_000)), p=np.ones(60_000)), "^W: .*26.8 GiB"),
+        (lambda: diagonal("Sigma", -1.0, 3), "^Sigma: "),
+        (lambda: diagonal("Sigma", np.ones(2), 3), "^Sigma: "),
         (lambda: count("k", True), "^k: "),
         (lambda: count("k", 2, least=3), "^k: must be an integer >= 3, got 2"),
         (lambda: same_last_axis(s=np.ones(2), v=np.ones(3)), "^v: last axis must be that of s"),

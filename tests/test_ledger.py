@@ -135,7 +135,7 @@ def test_any_terminal_can_print_it(arguments, encoding):
         ([], "a command is needed"),
         (["ledgre"], "invalid choice"),
         (["show"], "id"),
-        (["show", "attention Lemma D1"], "nearest: 'attention Lemma D.1'"),
+        (["show", "attention lemma d.1"], "nearest: 'attention Lemma D.1'"),
         (["show", "\N{GREEK SMALL LETTER MU}"], "unknown id '\\u03bc'"),
         (["ledger", "--jsn"], "--jsn"),
     ],
@@ -144,6 +144,13 @@ def test_bad_arguments_are_one_line_and_exit_2(arguments, said):
     done = refimpl(*arguments)
     assert done.returncode == 2 and done.stdout == b""
     assert said in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-"])
+def test_a_closed_stream_is_no_error(closed):
+    command = f'"{sys.executable}" -W error -m refimpl ledger {closed}'
+    done = subprocess.run(command, shell=True, capture_output=True, timeout=60, cwd=ledger.PACKAGE.parent)
+    assert done.returncode == 0 and done.stderr == b""
 
 
 def test_a_reader_that_leaves_early_is_no_error():

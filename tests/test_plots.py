@@ -68,6 +68,7 @@ def test_a_figure_without_a_display_in_a_folder_with_a_space_and_a_letter(tmp_pa
         (["--out", ""], "--out: must be a folder"),
         (["--out", "taken"], "--out: must be a folder, got 'taken'"),
         (["--quik"], "--quik"),
+        (["fo\no"], "unknown figure 'fo\\no'"),
     ],
 )
 def test_bad_arguments_are_one_line_and_write_nothing(arguments, said, tmp_path):
@@ -112,6 +113,10 @@ def test_the_report_has_every_verdict_and_passes_foreign_files_over(tmp_path):
     numbers = dict(x=np.nan, y=np.array([1.23456, np.inf]), z=np.int64(3), w=np.bool_(True))
     report.save_json(tmp_path, "attention-x", module, dict(n=1), 0, False, claims, numbers, 1.26)
     (tmp_path / "other.json").write_text('{"not": "ours"}')
+    (tmp_path / "broken.json").write_text("nope")
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "claimless.json").write_text(json.dumps(dict.fromkeys(report.KEYS, [{}])))
+    (tmp_path / "folder.json").mkdir()
     report.save_report(tmp_path)
     text = (tmp_path / "REPORT.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| ")]

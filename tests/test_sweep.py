@@ -1,15 +1,19 @@
 """Cells on spawned workers: in order, seeded by their own setting, a divergent one marked."""
 
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from refimpl.ledger import PACKAGE
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 
 def first_noise(seed, k):
@@ -90,3 +94,39 @@ def test_results_do_not_depend_on_blas_threads_beyond_rounding():
         rows.append(json.loads(done.stdout))
     for name in rows[0]:
         np.testing.assert_allclose(rows[0][name], rows[1][name], rtol=1e-9)
+
+
+def naps(folder, k):
+    (Path(folder) / f"started-{k}").touch()
+    if k == 0:
+        raise TypeError("a bug")
+    time.sleep(30)
+
+
+def test_an_error_ends_the_workers_where_they_are(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(TypeError):
+        sweep(naps, [(str(tmp_path), k) for k in range(8)], jobs=2)
+    assert time.monotonic() - start < 20 and multiprocessing.active_children() == []
+    assert not (tmp_path / "started-7").exists()
+
+
+def test_ctrl_c_ends_a_sweep_and_its_workers(tmp_path):
+    code = "from tests.test_sweep import naps\nfrom refimpl.sweep import sweep\nfrom refimpl.commands import run\n"
+    code += f"cells = [({str(tmp_path)!r}, k) for k in (1, 2, 3)]\n"
+    code += "if __name__ == '__main__':\n    run('x', lambda: sweep(naps, cells, 2))\n"
+    (tmp_path / "script.py").write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
+    running = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stderr=subprocess.PIPE, env=environment)
+    deadline = time.monotonic() + 40
+    while not (tmp_path / "started-1").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=20)
+    assert running.returncode == 130 and said.splitlines()[-1] == b"x: interrupted"
+
+
+def test_where_every_cell_counts_the_first_divergence_is_raised():
+    assert complete([1, 2]) == [1, 2]
+    with pytest.raises(FloatingPointError, match="step 7"):
+        complete(sweep(diverges_at_two, [(k,) for k in range(4)]))

@@ -21,7 +21,6 @@ from refimpl.attention.uncertainty import Totals
 from refimpl.calculus.losses import logistic_derivative
 from refimpl.checks import arrays, finite, labels
 
-
 STIFF = 300  # tokens up to which an implicit method pays: its steps grow with u, an explicit one's do not
 
 

@@ -26,7 +26,7 @@ class Probe(NamedTuple):
     mixture: tuple = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
     magnitude: float = 2.0
     alpha: float = 0.5
-    l: int = 20  # noqa: E741
+    l: int = 20
     K: float = 0.5
 
 

@@ -35,7 +35,7 @@ def laplacian(tasks, M1):
     return np.eye(M1) - M1 / (2 * len(tasks)) * (N + N.T)
 
 
-def clean_mass(p_a, l, gated=True):  # noqa: E741
+def clean_mass(p_a, l, gated=True):
     r"""Lemma 3. $S = E \sum_{i \le l} G_i 1[i \text{ clean}]$: $(1 - p_a)(1 - 2^{-l})/2$ for Mamba at w = 0,
     $(1 - p_a) l$ for G = 1.
 
@@ -43,7 +43,7 @@ def clean_mass(p_a, l, gated=True):  # noqa: E741
 
     States: mamba Lemma 3
     """
-    p_a, l = number("p_a", p_a, 0, 1), count("l", l)  # noqa: E741
+    p_a, l = number("p_a", p_a, 0, 1), count("l", l)
     return (1 - p_a) * ((1 - 0.5**l) / 2 if gated else l)
 
 

@@ -33,7 +33,7 @@ def initial_gate(xi, n):
     return 0.5**n * (1 - n * xi / 2), 0.5**n * np.exp(n * xi / 2)
 
 
-def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):  # noqa: E741
+def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):
     r"""Lemma 4. The population's $v_s^{*\top}$ and $\mu_j^\top (-\partial \ell / \partial w)$ at w = 0, both negative.
 
     $-\partial \ell / \partial w = E \sum_s \frac12 p_s (\tau_s - \sum_{i < s} \tau_i)$,
@@ -49,7 +49,7 @@ def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):  # noqa: E741
 
     States: mamba Lemma 4; mamba Eqs. 25-26; mamba Eqs. 23-24
     """
-    p_a, l = number("p_a", p_a, 0, 1), count("l", l)  # noqa: E741
+    p_a, l = number("p_a", p_a, 0, 1), count("l", l)
     beta, kappa_a, drive = number("beta", beta, above=0), number("kappa_a", kappa_a, 0), number("drive", drive, 0)
     common = -(1 - p_a) * drive / 8 * (1 - (l + 1) * 0.5**l)
     return common * p_a * kappa_a * outlier_norm**2 / V, common * beta**2 / M1
@@ -73,7 +73,7 @@ def drive(L, rate, t, beta, delta):
     return scale * np.trace(L @ mu_block(L, rate, 2 * t)) / len(L), scale * (1 + (t * rate) ** 2)
 
 
-def first_phase(L, rate, t, eta, beta, delta, kappa_a, outlier_norm, p_a, V, l):  # noqa: E741
+def first_phase(L, rate, t, eta, beta, delta, kappa_a, outlier_norm, p_a, V, l):
     r"""Lemma 4, Eqs. 27 and 32. $w^{(t) \top} p$ of clean tokens and of those with an outlier, from $w^{(0)} = 0$.
 
     $\eta \sum_{\tau < t}$ of gate_step at Lemma 3's drive: linear in t at first, then as fast as the attention grows.
@@ -130,7 +130,7 @@ def logarithmic_bounds(c, t):
     return np.log1p(c * t / 2), np.log1p(c * t)
 
 
-def clean_rest(p_a, l):  # noqa: E741
+def clean_rest(p_a, l):
     r"""Lemma 5. Where $w^\top p$ of clean tokens settles, their outliers shut: $\log \frac{1 - x}{x}$, x the root of
     the last equation.
 
@@ -143,7 +143,7 @@ def clean_rest(p_a, l):  # noqa: E741
 
     States: mamba Lemma 5
     """
-    p_a, l = number("p_a", p_a, 0, 1 - 1e-12), count("l", l)  # noqa: E741
+    p_a, l = number("p_a", p_a, 0, 1 - 1e-12), count("l", l)
 
     def slope(x):
         g = p_a + (1 - p_a) * x

@@ -151,7 +151,7 @@ def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
     }
 
 
-def no_clean_example(p_a, l):  # noqa: E741
+def no_clean_example(p_a, l):
     r"""Theorem 1(iii). $p_a^l / 2$: no model of any kind has a smaller error on Definition 1's prompts of length l,
     over tasks that come in both orders, as those of $\mathcal T$ do.
 
@@ -164,7 +164,7 @@ def no_clean_example(p_a, l):  # noqa: E741
     return number("p_a", p_a, 0, 1) ** finite("l", l) / 2
 
 
-def few_clean(l, p_a, c):  # noqa: E741
+def few_clean(l, p_a, c):
     r"""Section 10.3.
     $\Pr(\frac1l \sum_i 1[\mu_a, \text{clean}] \le (1 - c) \frac{1 - p_a}{2}) \le e^{-l c^2 (1 - p_a) / 4}$: both
     sides.
@@ -177,7 +177,7 @@ def few_clean(l, p_a, c):  # noqa: E741
     return binom.cdf(np.floor((1 - c) * p * l * (1 + 1e-12)), l, p), np.exp(-l * p * c**2 / 2)
 
 
-def many_flipped(l, alpha):  # noqa: E741
+def many_flipped(l, alpha):
     r"""Section 10.4.
     $\Pr(\frac1l \sum_i 1[\text{query's pattern, flipped}] > \frac14) \le e^{-l (\frac12 - \alpha)^2 / (1 + 2 \alpha)}$:
     both sides.
@@ -193,7 +193,7 @@ def many_flipped(l, alpha):  # noqa: E741
     return binom.sf(np.floor(l / 4), l, alpha / 2), np.exp(-l * (0.5 - alpha) ** 2 / (1 + 2 * alpha))
 
 
-def flipped_error(l, alpha):  # noqa: E741
+def flipped_error(l, alpha):
     r"""Theorem 4. The error $\Pr(2 \, \mathrm{Bin}(l, \alpha) \ge l)$ of the linear Transformer on flipped labels,
     exactly.
 
@@ -206,7 +206,7 @@ def flipped_error(l, alpha):  # noqa: E741
     return binom.sf(np.ceil(np.asarray(l) / 2) - 1, l, number("alpha", alpha, 0, 1))
 
 
-def training_vote_error(p_a, l):  # noqa: E741
+def training_vote_error(p_a, l):
     r"""Theorem 3(iii). flipped_error at $\alpha = p_a / 2$: the same model's error on training prompts, half of whose
     outlier labels are wrong.
 

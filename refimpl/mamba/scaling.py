@@ -36,7 +36,7 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     number("eta", p.eta, above=0), number("p_a", p.p_a, 0, 1 - 1e-12)  # at a rate of 0 nothing is ever reached
     S = clean_mass(p.p_a, p.l_tr, gated)
     rate = p.eta * growth_rate(p.beta, p.M1, S)
-    reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin  # noqa: E731
+    reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin
     low, high = -1, 1
     while not reached(high):
         low, high = high, 2 * high

@@ -236,3 +236,15 @@ def test_three_tokens_are_enough_for_the_experiment_and_two_are_not():
         experiment_roles([1], 2)
     with pytest.raises(ValueError, match="^flips: "):
         draw_experiment(streams(0)[0], 3, 1.0, 5, 4)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, None, (1, -2), "7"])
+def test_a_seed_that_would_not_repeat_is_refused(seed):
+    with pytest.raises(ValueError, match="^seed: "):
+        streams(seed)
+
+
+@pytest.mark.parametrize("arguments", [([0], [[2, 1]], 0.2), ([1], [[2, 7]], 0.2), ([1], [[2, 1]], np.nan)])
+def test_labels_roles_and_scales_are_checked(arguments):
+    with pytest.raises(ValueError, match="^(Y_star|roles|weak_scale): "):
+        signal_of(*arguments)

@@ -78,3 +78,23 @@ def test_bad_input_is_named(change):
     good = dict(X=np.ones((1, 2, 4)), Y=[1], nu=np.ones(4), alpha=0.1, steps=1)
     with pytest.raises(ValueError, match=f"^{next(iter(change))}: "):
         descend_p(**{**good, **change})
+
+
+def test_what_is_recorded_belongs_to_the_caller():
+    X, Y, nu = np.random.default_rng(0).standard_normal((3, 2, 4)), [1, 1, -1], np.ones(4)
+    expected, kept = descend_p(X, Y, nu, 0.1, 3), []
+
+    def record(tau, p):
+        kept.append(p)
+        p[:] = 7
+
+    last = descend_p(X, Y, nu, 0.1, 3, record=record)
+    np.testing.assert_array_equal(last, expected)
+    assert not any(np.shares_memory(last, p) for p in kept)
+
+
+def test_logits_that_overflow_are_a_divergence_with_the_last_finite_p():
+    X, Y, nu = 1e5 * np.random.default_rng(0).standard_normal((4, 5, 30)), [1, -1, 1, -1], np.full(30, 1e-5)
+    with pytest.raises(Diverged) as caught:
+        descend_p(X, Y, nu, 1e302, 5)
+    assert caught.value.step >= 1 and np.all(np.isfinite(caught.value.state))

@@ -73,3 +73,19 @@ def test_logits_and_scores_have_the_means_and_the_covariance_of_the_law(sd_z, co
         assert np.all(np.abs(noise.mean(axis=0)) <= 5.3 * sd / np.sqrt(n))
         error = np.sqrt((np.outer(sd, sd) ** 2 + covariance**2) / n)
         assert np.all(np.abs(noise.T @ noise / n - covariance) <= 5.3 * error)
+
+
+@pytest.mark.parametrize("Sigma", [-1.0, np.ones(5), [[1, 0.5], [0.5, 1]]])
+def test_a_sigma_that_is_no_diagonal_is_refused(Sigma):
+    with pytest.raises(ValueError, match="^Sigma: "):
+        fresh.law(np.ones(2), np.ones(2), np.eye(2), Sigma)
+
+
+def test_a_law_that_is_none_is_refused_and_rounding_makes_none():
+    for covariance in ([[1, 2], [3, 1]], [[-1, 0], [0, 1]]):
+        with pytest.raises(ValueError, match="^covariance: "):
+            fresh.draw(np.random.default_rng(0), [1.0], [[2, 1, -1]], 0.2, np.eye(2), covariance)
+    X = 1e9 + np.random.default_rng(0).standard_normal((1, 3, 4)) / 100
+    M, gamma = gram(X, np.ones(4))
+    means, covariance = fresh.law_from_gram([[1, -2.0, 1]], M, gamma, X @ np.eye(4, 2), np.ones(4), np.eye(2, 4))
+    assert covariance[0, 0] >= 0

@@ -79,3 +79,17 @@ def test_several_runs_together():
     left, right = U.eq_9(both, Ys, Y_stars)
     np.testing.assert_allclose(left, np.stack([U.eq_9(one, Y, Y_star)[0]] * 2))
     np.testing.assert_allclose(right, [U.eq_9(one, Y, Y_star)[1]] * 2)
+
+
+@pytest.mark.states("attention Eq. 9")
+def test_one_saturated_sample_has_its_uncertainty_as_its_largest_variance():
+    s = np.array([[1, 1e-17, 1e-17, 1e-17]])
+    left, right = U.eq_9(U.add(U.start(s), s, np.array([[1, 0, 0, 0]])), [1], [1])
+    assert left[0] == pytest.approx(3e-17, rel=1e-12) and right == pytest.approx(3e-17, rel=1e-12)
+
+
+def test_labels_of_another_number_of_samples_are_refused():
+    s, roles, Y, Y_star = drawn(5)
+    for function in (U.eq_9, U.eq_10, U.eq_11, U.eq_13):
+        with pytest.raises(ValueError, match="^Y: axis n has length 1"):
+            function(totals_of(s, roles), [1], [1])

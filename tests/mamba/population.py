@@ -13,7 +13,7 @@ from refimpl.mamba.patterns import encode
 from refimpl.mamba.prompts import Prompts
 
 
-def enumerate_prompts(tasks, M2, V, l, p_a, K):  # noqa: E741
+def enumerate_prompts(tasks, M2, V, l, p_a, K):
     """(Prompts, probabilities (n,)): all tasks, patterns, signs of kappa, outliers and labels of outliers."""
     bare = [(side, k, sign) for side in (0, 1) for k in range(M2) for sign in (-1, 1)]
     query = [(*b, -1, 0.0, 1 / len(bare)) for b in bare]
@@ -34,7 +34,7 @@ def enumerate_prompts(tasks, M2, V, l, p_a, K):  # noqa: E741
 class World:
     """A population and its descent: tasks, beta, kappa_a, outlier norm, p_a, l, delta, in pattern coordinates."""
 
-    def __init__(self, tasks, l=2, p_a=0.4, M2=1, V=1, beta=1.5, kappa_a=1.3, norm=2.0, delta=0.05, K=0.5):  # noqa: E741
+    def __init__(self, tasks, l=2, p_a=0.4, M2=1, V=1, beta=1.5, kappa_a=1.3, norm=2.0, delta=0.05, K=0.5):
         self.M1, self.M2, self.V, self.beta, self.delta = int(np.max(tasks)) + 1, M2, V, beta, delta
         self.prompts, self.probability = enumerate_prompts(tasks, M2, V, l, p_a, K)
         self.P = encode(self.prompts, self.M1, M2, beta, kappa_a * norm * np.eye(V))

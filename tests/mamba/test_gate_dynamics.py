@@ -196,7 +196,7 @@ def test_logarithmic_bounds_of_the_induction(c):
 
 
 @lru_cache
-def gate_alone(eta=30.0, B=256, steps=800, l=20):  # noqa: E741
+def gate_alone(eta=30.0, B=256, steps=800, l=20):
     """w trained with the attention kept at its start, disjoint pairs: (t, 2) mean clean and outlier pre-activations."""
     rng, W, seen = np.random.default_rng(0), np.eye(19, 20) * 0.02, []
     Psi, tasks = Weights(W, W, np.zeros(20)), disjoint_pairs(6)
@@ -291,14 +291,14 @@ def test_the_least_clean_gate_has_a_plus_in_its_exponent():
 
 @pytest.mark.states("mamba Eqs. 23-24", "mamba Eqs. 25-26")
 @given(seeds, st.integers(1, 6))
-def test_a_prompts_share_in_the_first_step(seed, l):  # noqa: E741
+def test_a_prompts_share_in_the_first_step(seed, l):
     rng = np.random.default_rng(seed)
     G, clean, h = rng.random((3, l)), rng.integers(2, size=(3, l)), rng.standard_normal((3, l + 1))
     slow = [sum(G[n, i] * h[n, s] for i in range(l) if clean[n, i] for s in range(i + 1, l + 1)) for n in range(3)]
     assert np.allclose(earlier_mass(G, clean, h), slow)
 
 
-def shares(rng, n, l, p_a=0.6, V=3):  # noqa: E741
+def shares(rng, n, l, p_a=0.6, V=3):
     """X of Eqs. 23 and 26 for n prompts at w = 0, and the largest that each can be."""
     outlier, which = rng.random((n, l)) < p_a, rng.integers(V, size=(n, l))
     G = np.broadcast_to(0.5 ** np.arange(l + 1, 1, -1.0), (n, l))
@@ -349,7 +349,7 @@ def test_the_batch_that_the_first_step_of_w_needs():
 def test_the_sum_of_the_first_step_of_v():
     # Printed: sum_i 2^{-(l+2-i)} (l-i+1) = sum_i i 2^{-(2+i)}. With i -> l+1-i it is sum_i i 2^{-(1+i)}, twice that.
     # And the query carries no outlier: the s > i that can are l - i, which leaves half of it, 1/2 (1 - (l+1) 2^-l).
-    l = 9  # noqa: E741
+    l = 9
     i = np.arange(1, l + 1)
     printed_left, printed_right = np.sum(0.5 ** (l + 2 - i) * (l - i + 1)), np.sum(i * 0.5 ** (2 + i))
     assert printed_left == pytest.approx(np.sum(i * 0.5 ** (1 + i))) == pytest.approx(2 * printed_right)

@@ -71,7 +71,7 @@ POWERS = {  # of each slack in each of Theorem 1's letters, where they are power
 @pytest.mark.parametrize("name", POWERS)
 def test_each_condition_scales_as_printed(name):
     p = Problem()
-    at = lambda q: theorem_1_conditions(q, 1000, 100)[name]  # noqa: E731
+    at = lambda q: theorem_1_conditions(q, 1000, 100)[name]
     for letter in ("M1", "V", "beta", "kappa_a", "l_tr", "eta", "epsilon"):
         if (letter, name) not in (("kappa_a", "(iii) l_tr <="), ("M1", "(iii) l_tr >=")):
             doubled = p._replace(**{letter: 2 * getattr(p, letter)})
@@ -166,7 +166,15 @@ def test_what_mamba_needs_beyond_the_linear_transformer():
 
 @pytest.mark.parametrize(
     "wrong",
-    [dict(p_a=1.0), dict(epsilon=1.5), dict(M1=1), dict(beta=np.nan), dict(eta=0.0), dict(kappa_a=-1.0), dict(l_tr=2.5)],
+    [
+        dict(p_a=1.0),
+        dict(epsilon=1.5),
+        dict(M1=1),
+        dict(beta=np.nan),
+        dict(eta=0.0),
+        dict(kappa_a=-1.0),
+        dict(l_tr=2.5),
+    ],
 )
 def test_a_problem_out_of_range_is_refused_by_name(wrong):
     (name,) = wrong
@@ -267,7 +275,7 @@ def test_the_laws_first_step_at_the_margin(tasks, gated, p_a, beta):
     M1 = int(tasks.max()) + 1
     L, p = laplacian(tasks, M1), Problem(M1=M1, beta=beta, p_a=p_a, l_tr=8, eta=0.01)
     T, S = iterations_law(L, p, 0.01, gated), clean_mass(p_a, 8, gated)
-    at = lambda t: S / 2 * drive(L, p.eta * growth_rate(beta, M1, S), t, beta, 0.01)[0]  # noqa: E731
+    at = lambda t: S / 2 * drive(L, p.eta * growth_rate(beta, M1, S), t, beta, 0.01)[0]
     assert at(T) >= 0.5 > at(T - 1)
     assert iterations_law(L, p._replace(beta=4000.0), 0.01, gated) == 0
 
@@ -277,7 +285,7 @@ def test_the_laws_first_step_at_the_margin(tasks, gated, p_a, beta):
 def test_a_loss_takes_longer_than_the_margin(gated, eta):
     # The hinge loss is at least 1 - zF: on the same batches a mean loss of 1/2 comes no earlier, and both orders are
     # one.
-    at = lambda eta, **goal: iterations_needed(Setting(delta=0.02), gated, eta, 64, np.random.default_rng(1), **goal)  # noqa: E731
+    at = lambda eta, **goal: iterations_needed(Setting(delta=0.02), gated, eta, 64, np.random.default_rng(1), **goal)
     assert at(eta) <= at(eta, loss=0.5) < 2 * at(eta)
     assert at(eta / 3, loss=0.5) / at(eta, loss=0.5) == pytest.approx(3, rel=0.1)
     assert at(eta, most=3) == 3 and at(eta, margin=-1.0) == 0
@@ -364,7 +372,7 @@ def test_condition_1_does_not_give_all_tasks():
 
 @pytest.mark.states("mamba Theorem 1 (prompt length)", "mamba Remark 1")
 @pytest.mark.parametrize("p_a, l", [(0.95, 20), (0.9, 20), (0.8, 10), (0.5, 4)])
-def test_mamba_reaches_the_error_that_no_model_can_beat(p_a, l):  # noqa: E741
+def test_mamba_reaches_the_error_that_no_model_can_beat(p_a, l):
     # 1 - p_a over a decade, l about 1 or 2 / (1 - p_a): p_a^l / 2 within 4 standard errors + 5 %, 8,000 prompts, seed
     # 0.
     setting, floor = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l), no_clean_example(p_a, l)
@@ -379,7 +387,7 @@ def test_the_prompt_length_depends_on_epsilon_and_not_on_m_1_alone():
     # "For any epsilon > 0" with l_tr >~ (1 - p_a)^-1 log M_1: whatever its constant C, an epsilon < p_a^l / 2 is out
     # of reach.
     for C in (1, 3):
-        l = int(np.ceil(C * np.log(6) / 0.1))  # noqa: E741
+        l = int(np.ceil(C * np.log(6) / 0.1))
         assert theorem_1_conditions(Problem(p_a=0.9, l_tr=l), 1, 1, Constants(length=C))["(iii) l_tr >="] >= 1
         reached = training_error(
             Setting(tasks=disjoint_pairs(6), p_a=0.9, l=l), True, 1.0, 64, 600, 8000, np.random.default_rng(0)
@@ -401,7 +409,7 @@ def test_the_length_that_any_model_needs_is_of_the_printed_order():
 @pytest.mark.erratum("mamba-theorem-3-length")
 def test_the_linear_transformer_needs_a_longer_prompt_than_theorem_3_says():
     # (iii) with l (1 - p_a) = 6 at both ends of a decade: the error goes from 0.04 to 0.3. The order is (1 - p_a)^-2.
-    for p_a, l in ((0.5, 12), (0.95, 120)):  # noqa: E741
+    for p_a, l in ((0.5, 12), (0.95, 120)):
         setting = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l)
         reached = training_error(setting, False, 0.2 / l, 64, 300, 4000, np.random.default_rng(0))
         assert reached == pytest.approx(training_vote_error(p_a, l), abs=0.08)
@@ -412,7 +420,7 @@ def test_the_linear_transformer_needs_a_longer_prompt_than_theorem_3_says():
 
 @pytest.mark.states("mamba Theorem 3", "mamba Theorem 1 (prompt length)")
 @given(st.integers(1, 3000), st.floats(0, 0.95), st.floats(0.05, 0.95))
-def test_few_clean_examples_are_unlikely(l, p_a, c):  # noqa: E741
+def test_few_clean_examples_are_unlikely(l, p_a, c):
     left, right = few_clean(l, p_a, c)
     assert left <= right
     assert right == pytest.approx(np.exp(-l * c**2 * (1 - p_a) / 4))
@@ -426,7 +434,7 @@ def test_the_tail_of_section_10_3_needs_its_half():
 
 @pytest.mark.states("mamba Theorem 4")
 @given(st.integers(1, 2000), st.floats(0.01, 0.49))
-def test_many_flipped_examples_are_unlikely(l, alpha):  # noqa: E741
+def test_many_flipped_examples_are_unlikely(l, alpha):
     left, right = many_flipped(l, alpha)
     assert left <= right and right == pytest.approx(np.exp(-l * (0.5 - alpha) ** 2 / (1 + 2 * alpha)))
 
@@ -443,7 +451,7 @@ def test_alpha_stands_below_and_not_above():
     # Printed e^{-l (1/2 - alpha)^2 alpha} <= epsilon as long as l >= C alpha (1/2 - alpha)^-2 log 1/epsilon: it is
     # epsilon^{C alpha^2}, near 1 for small alpha. And near 1/2 it is below the probability that it should bound.
     C, eps, alpha = 6, 0.01, 0.02
-    l = C * alpha / (0.5 - alpha) ** 2 * np.log(1 / eps)  # noqa: E741
+    l = C * alpha / (0.5 - alpha) ** 2 * np.log(1 / eps)
     assert np.exp(-l * (0.5 - alpha) ** 2 * alpha) > 0.98
     longer = (1 + 2 * alpha) / (0.5 - alpha) ** 2 * np.log(1 / eps)
     assert many_flipped(np.ceil(longer), alpha)[1] <= eps
@@ -455,7 +463,7 @@ def test_alpha_stands_below_and_not_above():
 def test_the_error_is_no_count_of_flipped_examples_alone():
     # Printed: error = Pr(share with the query's pattern and a flipped label > 1/4). Whether they outnumber the clean
     # ones of that pattern decides, and that number is random too. l = 10, alpha = 0.3, all 66 outcomes.
-    l, alpha, wrong = 10, 0.3, 0.0  # noqa: E741
+    l, alpha, wrong = 10, 0.3, 0.0
     for flipped in range(l + 1):
         for clean in range(l + 1 - flipped):
             p = multinomial.pmf([flipped, clean, l - flipped - clean], l, [alpha / 2, (1 - alpha) / 2, 0.5])
@@ -469,7 +477,7 @@ def test_the_error_is_no_count_of_flipped_examples_alone():
 
 @pytest.mark.states("mamba Theorem 4", "mamba Remark 6")
 @given(st.integers(1, 40), st.floats(0.01, 0.99))
-def test_the_vote_counts(l, alpha):  # noqa: E741
+def test_the_vote_counts(l, alpha):
     # Reversing all labels exchanges alpha and 1 - alpha; a tie says nothing and is wrong both times.
     tie = binom.pmf(l / 2, l, alpha) if l % 2 == 0 else 0
     assert flipped_error(l, alpha) + flipped_error(l, 1 - alpha) == pytest.approx(1 + tie, abs=1e-9)
@@ -530,7 +538,7 @@ def test_mamba_inside_and_outside_of_theorem_2():
 
 @pytest.mark.states("mamba Theorem 2", "mamba Remark 3")
 @pytest.mark.parametrize("alpha, l", [(0.8, 10), (0.9, 10), (0.5, 4), (0.9, 20)])
-def test_mambas_error_on_flipped_labels_is_that_of_no_clean_example(alpha, l):  # noqa: E741
+def test_mambas_error_on_flipped_labels_is_that_of_no_clean_example(alpha, l):
     # alpha^l, within 4 standard errors + 10 %: (d) is about log 1/epsilon, not log M_1, as in training.
     wrong = share_wrong("all", alpha=alpha, l=l)[0]
     assert abs(wrong - alpha**l) < 4 * np.sqrt(alpha**l / 4000) + 0.1 * alpha**l
