@@ -1,0 +1,145 @@
+"""Figure 2: error against the outlier fraction, one-layer Mamba and linear Transformer, under each reading of what is open."""
+
+import numpy as np
+
+from plots import style
+from plots.report import claim
+from refimpl.mamba.experiments import LABELLINGS, Case, figure_2
+from refimpl.sweep import sweep
+
+TITLE = "Figure 2: test error against the outlier fraction, Mamba and linear Transformer"
+STATEMENTS = ["mamba Figure 2", "mamba Section 3.1 (P1-P3)", "mamba Section 2 (generalisation error)"]
+SETTINGS = {
+    "d": 30, "M1": 6, "M2": 10, "V": 3, "beta": 3, "kappa_a": 2, "p_a": 0.6, "l": 20, "delta": 0.2, "K": 0.5,
+    "outlier_norm": 3, "B": 128, "eta_mamba": 1.0, "eta_linear": 0.01, "steps_mamba": 3000, "steps_linear": 1000,
+    "seeds": 6, "prompts": 8000, "alphas": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+}  # fmt: skip
+QUICK = {"seeds": 3, "prompts": 1000, "steps_mamba": 1500, "steps_linear": 500}
+
+# One row of the report each; the first four are drawn above, the next five below.
+CASES = {
+    "training outliers": Case(outliers="training", magnitude=2.0),
+    "unseen, kappa_a' = 2": Case(magnitude=2.0),
+    "unseen, kappa_a' = 4": Case(),
+    "unseen, kappa_a' = 4, exact count": Case(counted=True),
+    "all tasks / all": Case(train="all", test="all"),
+    "cycle / all": Case(test="all"),
+    "disjoint pairs / all": Case(train="disjoint", test="all"),
+    "K' = 2": Case(K=2.0),
+    "outlier norm 1": Case(outlier_norm=1.0),
+    "unseen, kappa_a' = 2, exact count": Case(magnitude=2.0, counted=True),
+    "outlier norm 1, kappa_a' = 6": Case(outlier_norm=1.0, magnitude=6.0),
+    "outlier norm 1, training outliers": Case(outlier_norm=1.0, outliers="training", magnitude=2.0),
+}
+ABOVE, BELOW = list(CASES)[:4], list(CASES)[4:9]
+LINEAR = ("unseen, kappa_a' = 4", "unseen, kappa_a' = 4, exact count")
+LOW, LARGE = 0.01, 0.1  # the paper's "smaller than 0.01"; "large": ten times that
+
+
+def describe(case):
+    kind = "exact count" if case.counted else "probability"
+    return (
+        f"{case.outliers} outliers of norm {case.outlier_norm:g}, kappa_a' = {case.magnitude:g}, alpha as {kind}, "
+        f"K' = {case.K:g}, trained on {case.train}, tested on {case.test}"
+    )
+
+
+def errors(settings, seed, jobs, progress):
+    """{case: (seeds, labellings, alphas, 2)}: each pair of models is trained once for all cases that share it."""
+    shared = {}
+    for name, case in CASES.items():
+        shared.setdefault((case.train, case.outlier_norm), []).append(name)
+    steps = (settings["steps_mamba"], settings["steps_linear"])
+    etas = (settings["eta_mamba"], settings["eta_linear"])
+    seeds = np.random.SeedSequence(seed).generate_state(settings["seeds"]).tolist()
+    cells = [
+        (train, norm, [CASES[name] for name in names], s, settings["alphas"], settings["prompts"], steps, etas)
+        for (train, norm), names in shared.items()
+        for s in seeds
+    ]
+    results = iter(sweep(figure_2, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings")))
+    found = {}
+    for names in shared.values():
+        rows = [next(results) for _ in seeds]
+        failed = [row for row in rows if isinstance(row, FloatingPointError)]
+        if failed:
+            raise failed[0]
+        found.update({name: np.array([row[k] for row in rows]) for k, name in enumerate(names)})
+    return {name: found[name] for name in CASES}
+
+
+def mamba_claim(name, values, alphas):
+    mean = values.mean(axis=0)[:, :, 0]
+    last = int(np.argmin(np.abs(alphas - 0.8)))
+    worst = mean[:, : last + 1].max(axis=1)
+    upto = [alphas[: int(np.argmax(np.append(row >= LOW, True)))] for row in mean]
+    parts = [
+        f"{labelling} {w:.4f}" + (f" (below up to alpha = {up[-1]:g})" if w >= LOW and len(up) else "")
+        for labelling, w, up in zip(LABELLINGS, worst, upto)
+    ]
+    return claim(
+        f"Mamba's error is below 0.01 up to alpha = 0.8 ({name})", "< 0.01 even when alpha is close to 0.8",
+        "largest: " + ", ".join(parts), "each labelling's mean < 0.01 at every alpha <= 0.8", np.all(worst < LOW),
+        describe(CASES[name]),
+    )  # fmt: skip
+
+
+def linear_claim(name, values, alphas):
+    mean = values.mean(axis=0)[:, :, 1]
+    past = mean[:, alphas > 0.5]
+    parts = [f"{labelling} {row[0]:.3f} to {row[-1]:.3f}" for labelling, row in zip(LABELLINGS, past)]
+    return claim(
+        f"The linear Transformer's error is large as soon as alpha > 1/2 ({name})", "large as long as alpha > 1/2",
+        ", ".join(parts) + f" from alpha = {alphas[alphas > 0.5][0]:g} on",
+        f">= {LARGE:g} for each labelling at every alpha > 1/2", np.all(past >= LARGE), describe(CASES[name]),
+    )  # fmt: skip
+
+
+def gap_claim(name, values, alphas):
+    mean = values.mean(axis=0)[:, alphas > 0.5]
+    ratio = np.max((mean[..., 0] + 1e-12) / (mean[..., 1] + 1e-12))
+    return claim(
+        f"Past alpha = 1/2 Mamba's error is below the linear Transformer's ({name})", "P2: Mamba tolerates alpha > 1/2",
+        f"largest ratio of the two {ratio:.2g}", "< 1 for each labelling at every alpha > 1/2", ratio < 1,
+        describe(CASES[name]),
+    )  # fmt: skip
+
+
+def draw(settings, seed, jobs, progress):
+    alphas, found = np.array(settings["alphas"]), errors(settings, seed, jobs, progress)
+    figure, axes = style.figure(10, 6.4, 2, 3, sharex=True, sharey=True)
+    for row, names in zip(axes, (ABOVE, BELOW)):
+        for column, (axis, labelling) in enumerate(zip(row, LABELLINGS)):
+            for k, name in enumerate(names):
+                curve(axis, alphas, found[name][:, column, :, 0], k, f"Mamba: {name}" if names is ABOVE else name)
+            if names is ABOVE:
+                for name, dash in zip(LINEAR, ("-", "--")):
+                    label = f"linear: {name}"
+                    values = found[name][:, column, :, 1]
+                    axis.errorbar(alphas, values.mean(0), values.std(0), color="#9e9e9e", ls=dash, lw=2.5, label=label)
+            axis.axhline(LOW, color="black", lw=0.7, ls=":")
+            axis.set_yscale("symlog", linthresh=0.01, linscale=0.7)
+            axis.set_ylim(-0.0005, 1.3)
+            axis.set_yticks([0, 0.005, 0.01, 0.1, 1], ["0", "0.005", "0.01", "0.1", "1"])
+            axis.set_title(f"{labelling} labels" if names is ABOVE else f"{labelling}: Mamba, other settings", fontsize=9)
+        row[0].set_ylabel("test error")
+        row[1 if names is ABOVE else 0].legend(fontsize=6.5, loc="upper left")
+    for axis in axes[1]:
+        axis.set_xlabel(r"outlier fraction $\alpha$")
+    claims = [mamba_claim(name, values, alphas) for name, values in found.items()]
+    claims += [make(name, found[name], alphas) for make in (linear_claim, gap_claim) for name in LINEAR]
+    numbers = {
+        name: {
+            labelling: {"mamba": values[:, k, :, 0].mean(0), "mamba sd": values[:, k, :, 0].std(0, ddof=1), "linear": values[:, k, :, 1].mean(0)}
+            for k, labelling in enumerate(LABELLINGS)
+        }
+        for name, values in found.items()
+    }  # fmt: skip
+    numbers["prompts without a clean example, alpha a probability"] = alphas ** settings["l"]
+    return figure, claims, numbers
+
+
+def curve(axis, alphas, values, k, label):
+    """The mean over the seeds with one standard deviation on each side."""
+    look = dict(color=style.COLOURS[k], marker=style.MARKERS[k], ls=style.DASHES[k], ms=3.5, lw=1.2, capsize=2)
+    axis.errorbar(alphas, values.mean(axis=0), values.std(axis=0), label=label, **look)

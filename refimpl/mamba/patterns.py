@@ -1,0 +1,137 @@
+r"""Ours. Pattern coordinates: the same model where training lives, at a cost that does not depend on d.
+
+A token is a combination of D = M1 + M2 + V orthogonal patterns and the label, and so is every gradient
+(Sections 11.2, 11.3: sums of p_i, p_query and their images). With the unit patterns as axes, a token has
+D + 1 coordinates, W_B and W_C act as (D, D+1) and w as (D+1,) arrays, and Eq. 3 with its gradients stays as
+it is: an orthogonal change of coordinates, in which SGD takes the same steps. It needs m >= d, for the
+initial W_B to map each pattern to delta times itself. A test outlier's u outside the span meets no attention
+($u^\top W_B^\top W_C p_{query} = \delta u^\top W_C p_{query} = 0$) and enters only through $w^{(0)} \cdot u$ in the
+gate: one axis more.
+"""
+
+import numpy as np
+
+from refimpl.checks import arrays, finite
+from refimpl.mamba.model import Weights
+
+
+def axes(patterns, u=None):
+    """Ours. The unit patterns, and after them the unit u: (D, d) with orthonormal rows, in the order mu, nu, v.
+
+    u : (d,), orthogonal to all patterns, or None.  Raises ValueError where the rows are not orthogonal.
+
+    States: mamba Section 3.2 (patterns and tasks)
+    """
+    rows = [*patterns, *([] if u is None else [finite("u", u)[None]])]
+    E = np.concatenate([row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows])
+    if np.max(np.abs(E @ E.T - np.eye(len(E)))) > 1e-9:
+        raise ValueError("patterns: must be orthogonal to each other")
+    return E
+
+
+def to_coordinates(Psi, E):
+    """Ours. Weights (m, d+1), (d+1,) in the axes E (D, d): W_B, W_C (D, D+1), w (D+1,).
+
+    Raises ValueError for m < d.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+    tokens = _with_label(E)
+    inside = lambda W: E @ arrays(W=(W, "md"))[: E.shape[1]] @ tokens.T  # noqa: E731
+    if len(Psi.W_B) < E.shape[1]:
+        raise ValueError(f"W_B: pattern coordinates need a state size of at least {E.shape[1]}, got {len(Psi.W_B)}")
+    return Weights(inside(Psi.W_B), inside(Psi.W_C), None if Psi.w is None else tokens @ Psi.w)
+
+
+def from_coordinates(Psi, Psi_0, E):
+    """Ours. The weights that training reaches from Psi_0: the change of the coordinates, lifted from the axes E.
+
+    Psi : in coordinates.  Psi_0 : the initial Weights, (m, d+1), (d+1,).  Returns Weights shaped like Psi_0.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+    tokens, start = _with_label(E), to_coordinates(Psi_0, E)
+    lifted = [W.copy() for W in Psi_0[:2]]
+    for W, now, before in zip(lifted, Psi, start):
+        W[: E.shape[1]] += E.T @ (now - before) @ tokens
+    return Weights(*lifted, None if Psi.w is None else Psi_0.w + (Psi.w - start.w) @ tokens)
+
+
+def encode(prompts, M1, M2, beta, outliers):
+    r"""Eq. 2. The prompt matrix in pattern coordinates: (B, l+1, D+1), four numbers to a token.
+
+    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u).
+
+    States: mamba Eq. 2
+    """
+    B, length = prompts.y.shape
+    D = M1 + M2 + outliers.shape[1]
+    P = np.zeros((B, length, D + 1))
+    token, flat = np.arange(0, P.size, D + 1), P.reshape(-1)
+    flat[token + prompts.j.reshape(-1)] = beta
+    flat[token + M1 + prompts.k.reshape(-1)] = beta * prompts.kappa.reshape(-1)
+    carried = np.flatnonzero(prompts.s >= 0)
+    s = prompts.s.reshape(-1)[carried]
+    for v in range(outliers.shape[1]):
+        flat[token[carried] + M1 + M2 + v] = outliers[s, v]
+    P[..., -1] = prompts.y
+    return P
+
+
+def forward(P, Psi):
+    r"""Eq. 3. F and what it is made of, without checks: F (B,), then G and the attention s, each (B, l+1).
+
+    $e^{a}$ may overflow to inf, which gives the right gates 0 and 1: run it with that warning off.
+
+    P : (B, l+1, D+1).  Psi : Weights.
+
+    States: mamba Eq. 3
+    """
+    W_B, W_C, w = Psi
+    s = (P @ (P[:, -1] @ W_C.T @ W_B)[:, :, None])[:, :, 0]
+    G = np.ones_like(s) if w is None else _gates(P @ w)[0]
+    return np.sum(G * P[:, :, -1] * s, axis=1), G, s
+
+
+def gradient(P, z, Psi):
+    r"""Sections 11.2, 11.3. The gradients of the mean hinge loss in few array operations, without checks.
+
+    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With $t_i = G_i y_i s_i$ the
+    gate's product is $u_s = \dot F (t_s - \sigma_s \sum_{i \le s} t_i)$, the same as $t_s (1 - \sigma_s) - \sigma_s \sum_{i < s} t_i$.
+
+    P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,).
+
+    States: mamba Section 11.2 (gradient of W_C); mamba Section 11.2 (gradient of W_B); mamba Section 11.3 (gradient of w)
+    """
+    W_B, W_C, w = Psi
+    q, y = P[:, -1], P[:, :, -1]
+    s = (P @ (q @ W_C.T @ W_B)[:, :, None])[:, :, 0]
+    if w is None:
+        Gy = y
+    else:
+        G, sigma = _gates(P @ w)
+        Gy = G * y
+    t = Gy * s
+    F = t.sum(axis=1)
+    dF = np.where(z * F < 1, z / -len(z), 0.0)
+    H = ((dF[:, None] * Gy)[:, None, :] @ P)[:, 0].T @ q
+    if w is None:
+        return Weights(W_C @ H.T, W_B @ H, None), F
+    u = dF[:, None] * (t - sigma * np.add.accumulate(t, axis=1))
+    return Weights(W_C @ H.T, W_B @ H, u.reshape(-1) @ P.reshape(-1, P.shape[2])), F
+
+
+def _gates(a):
+    """G and sigma from the pre-activations, by a product of what passes; nothing is divided by it."""
+    sigma = 1 / (1 + np.exp(-a))
+    G = np.ones_like(a)
+    np.multiply.accumulate(1 / (1 + np.exp(a[:, :0:-1])), axis=1, out=G[:, -2::-1])
+    G *= sigma
+    return G, sigma
+
+
+def _with_label(E):
+    """(D+1, d+1): the axes E of x, and the label's own."""
+    tokens = np.zeros((len(E) + 1, E.shape[1] + 1))
+    tokens[:-1, :-1], tokens[-1, -1] = E, 1
+    return tokens

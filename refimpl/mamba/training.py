@@ -1,0 +1,138 @@
+r"""Sections 2 and 8.3: the initial weights, minibatch SGD with fresh prompts at every step, and the test error.
+
+    setting = Setting()                                     # Section 4.1's numbers
+    Psi, seen = sgd(setting, start(setting, rng), eta=1.0, B=128, steps=3000, rng=rng)
+
+SGD runs in pattern coordinates (patterns.py), where a step costs the same for every d.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from refimpl.checks import Diverged, count, finite, labels, number
+from refimpl.mamba.model import Weights, loss_gradient
+from refimpl.mamba.patterns import encode, gradient
+from refimpl.mamba.prompts import cycle, draw_training, training_prompts
+
+
+class Setting(NamedTuple):
+    """Section 4.1. What a training run is made of; where the paper is silent, our default.
+
+    d, M1, M2, V, beta, kappa_a, p_a, l, delta : the paper's.  K, outlier_norm : ours.
+    tasks : (n, 2) training tasks, or None for Condition 1's cycle.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+
+    d: int = 30
+    M1: int = 6
+    M2: int = 10
+    V: int = 3
+    beta: float = 3.0
+    kappa_a: float = 2.0
+    p_a: float = 0.6
+    l: int = 20  # noqa: E741
+    delta: float = 0.2
+    K: float = 0.5
+    outlier_norm: float = 3.0
+    tasks: object = None
+
+
+def initial(d, delta, rng, m=None, variance=None, gated=True):
+    r"""Section 2. W_B = W_C with $\delta$ on the first d diagonal entries, else 0 (the paper is silent); $w \sim N(0, I/(d+1))$.
+
+    m : the state size, d + 1 unless given; the printed m = l + 1 has fewer than d diagonal entries where l + 1 < d.
+    variance : of w's entries, 1 / (d + 1) unless given.  gated : w = None if not.
+    Returns Weights of shapes (m, d+1), (m, d+1), (d+1,).  Raises ValueError for a delta outside (0, 0.2].
+
+    States: mamba Section 2 (initialisation)
+    """
+    d, delta = count("d", d), number("delta", delta, most=0.2, above=0)
+    m = d + 1 if m is None else count("m", m)
+    variance = 1 / (d + 1) if variance is None else number("variance", variance, 0)
+    W = np.zeros((m, d + 1))
+    W[range(min(m, d)), range(min(m, d))] = delta
+    return Weights(W, W.copy(), np.sqrt(variance) * rng.standard_normal(d + 1) if gated else None)
+
+
+def start(setting, rng, gated=True):
+    r"""Section 2. The initial weights in pattern coordinates: $\delta$ on the diagonal, and w's law stays $N(0, I/(d+1))$.
+
+    Returns Weights (D, D+1), (D, D+1), (D+1,), D = M1 + M2 + V; w is None if not gated.
+    Raises ValueError where D > d.
+
+    States: mamba Section 2 (initialisation)
+    """
+    D = setting.M1 + setting.M2 + setting.V
+    count("d", setting.d, D)
+    return initial(D, setting.delta, rng, m=D, variance=1 / (setting.d + 1), gated=gated)
+
+
+def sgd(setting, Psi, eta, B, steps, rng, record=None, at=()):
+    r"""Section 8.3. $\Psi^{(t+1)} = \Psi^{(t)} - \eta \, \partial \frac{1}{B} \sum_{n \in \mathcal B_t} \ell(\Psi^{(t)}; P^n, z^n)$, fresh prompts each step.
+
+    Psi : Weights in pattern coordinates, as from start.  rng : draws the prompts of Definition 1.
+    record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
+    Returns Psi after the last step, and the list of what was recorded.
+    Raises ValueError for settings out of range, Diverged (a FloatingPointError) with the step and the last
+    finite weights where they stop being finite.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+    eta, B, steps = number("eta", eta, above=0), count("B", B), count("steps", steps, 0)
+    M1, M2, V, beta, l, K = (getattr(setting, name) for name in ("M1", "M2", "V", "beta", "l", "K"))  # noqa: E741
+    tasks = cycle(M1) if setting.tasks is None else setting.tasks
+    training_prompts(np.random.default_rng(0), 1, l, tasks, M2, V, setting.p_a, K)  # refuses what is out of range
+    tasks = np.asarray(tasks, dtype=int)
+    if tasks.max() >= M1:
+        raise ValueError(f"tasks: each must name two different patterns below {M1}")
+    outliers = setting.kappa_a * setting.outlier_norm * np.eye(V)
+    at, seen = set(at), []
+    if record and 0 in at:
+        seen.append(record(0, Psi))
+    with np.errstate(all="ignore"):  # what overflows is found at its step
+        for t in range(1, steps + 1):
+            prompts = draw_training(rng, B, l, tasks, M2, V, setting.p_a, K)
+            step, F = gradient(encode(prompts, M1, M2, beta, outliers), prompts.z, Psi)
+            after = descend(Psi, step, eta)
+            if not np.isfinite(F.sum() + sum(W.sum() for W in after if W is not None)):
+                raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, Psi)
+            Psi = after
+            if record and t in at:
+                seen.append(record(t, Psi))
+    return Psi, seen
+
+
+def descend(Psi, step, eta):
+    r"""Section 8.3. $\Psi - \eta \cdot$ step, array by array; w stays None where it is.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+    return Weights(*(W if W is None else W - eta * g for W, g in zip(Psi, step)))
+
+
+def plain_step(Psi, P, z, eta):
+    """Section 8.3. One step on a given batch in the plain coordinates of model.py, for any d and any prompts.
+
+    Psi : Weights (m, d+1), (m, d+1), (d+1,) or None.  P : (B, l+1, d+1).  z : (B,).  Returns Weights.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+    return descend(Psi, loss_gradient(P, z, Psi), number("eta", eta, above=0))
+
+
+def error(F, z):
+    r"""Section 2. The test error, the share of prompts with $z F \le 0$.
+
+    The paper counts z F < 0; a model that says exactly 0 has said nothing, and counts as wrong here.
+
+    F, z : (B,).  Returns a float.
+    Raises ValueError for labels other than -1 and 1, or an F that is not finite: nan < 0 is no success.
+
+    States: mamba Section 2 (generalisation error)
+    """
+    F, z = finite("F", F), labels("z", z)
+    if F.shape != z.shape:
+        raise ValueError(f"z: must have the shape of F, got {z.shape} and {F.shape}")
+    return float(np.mean(z * F <= 0))

@@ -1,0 +1,110 @@
+"""Attention masses and gates by rank against slow loops, Corollary 2's bounds, and Corollary 1 after training."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from refimpl.calculus.gating import gate
+from refimpl.calculus.losses import sigmoid
+from refimpl.mamba.experiments import TASKS, trained
+from refimpl.mamba.mechanism import attention_mass, by_rank, local_bias, outlier_gate
+from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.prompts import test_prompts
+from refimpl.mamba.training import Setting
+from tests.strategies import floats, seeds
+
+
+@st.composite
+def prompts(draw, low, high):
+    """Pre-activations (B, l+1) in [low, high] and outliers (B, l+1), the query clean."""
+    shape = draw(st.tuples(st.integers(1, 3), st.integers(2, 7)))
+    a = draw(arrays(float, shape, elements=st.floats(low, high, allow_subnormal=False)))
+    s = draw(arrays(int, shape, elements=st.integers(-1, 1)))
+    s[:, -1] = -1
+    return a, s
+
+
+@pytest.mark.states("mamba Corollary 1")
+@given(s=arrays(float, (3, 5), elements=floats(10)), j=arrays(int, (3, 5), elements=st.integers(0, 2)))
+def test_attention_mass_example_by_example(s, j):
+    for n, (same, different) in enumerate(zip(*attention_mass(s, j))):
+        by_hand = [sum(x for x, k in zip(s[n, :-1], j[n]) if (k == j[n, -1]) == side) for side in (True, False)]
+        np.testing.assert_allclose([same, different], by_hand, atol=1e-12)
+
+
+@pytest.mark.states("mamba Corollary 2")
+@given(drawn=prompts(-20, 5))
+def test_the_gate_of_an_outlier_is_below_its_sigma(drawn):
+    a, s = drawn
+    left, right = outlier_gate(a, s)
+    slow = [(gate(row)[i], sigmoid(row)[i]) for row, t in zip(a, s) for i in range(len(row)) if t[i] >= 0]
+    np.testing.assert_allclose(np.array([left, right]).T, np.array(slow).reshape(-1, 2), rtol=1e-12)
+    assert np.all(left <= right * (1 + 1e-12))
+
+
+@pytest.mark.states("mamba Corollary 2")
+@given(drawn=prompts(-20, 0))
+def test_local_bias_bounds_the_jth_closest_clean_gate(drawn):
+    a, s = drawn
+    left, right = local_bias(a, s)
+    for n, row in enumerate(a):
+        G, sigma, clean = gate(row), sigmoid(row), [i for i in range(len(row) - 1) if s[n, i] < 0]
+        nearest = clean[::-1]
+        assert np.all(np.isnan(left[n, len(clean) :])) and np.all(np.isnan(right[n, len(clean) :]))
+        for j, i in enumerate(nearest, 1):
+            behind = [1 - sigma[o] for o in range(i + 1, len(row) - 1) if s[n, o] >= 0]
+            bound = min(sigma[clean]) * 2.0**-j * np.prod(behind)
+            np.testing.assert_allclose([left[n, j - 1], right[n, j - 1]], [G[i], bound], rtol=1e-9, atol=1e-300)
+            assert G[i] >= bound * (1 - 1e-12)
+
+
+@pytest.mark.states("mamba Corollary 2")
+def test_local_bias_is_attained_and_needs_clean_examples_at_most_half_open():
+    left, right = local_bias(np.zeros(6), np.full(6, -1))
+    np.testing.assert_allclose(left, right)  # all gates half open: exactly 2^{-j} sigma
+    left, right = local_bias(np.array([-1.0, 2.0, 0.0]), np.full(3, -1))
+    assert left[1] < right[1]
+
+
+@given(seed=seeds)
+def test_rank_one_is_the_closest_clean_example(seed):
+    rng = np.random.default_rng(seed)
+    values, s = rng.random((3, 5)), rng.integers(-1, 1, size=(3, 6))
+    for row, t, got in zip(values, s, by_rank(values, s)):
+        clean = [v for v, outlier in zip(row[::-1], t[-2::-1]) if outlier < 0]
+        np.testing.assert_array_equal(got, np.append(clean, [np.nan] * (5 - len(clean))))
+
+
+def after_training(test, steps=600):
+    """Pre-activations, attention and prompts of Section 4.1's model (p_a = 0.4) after training on the cycle, seed 0."""
+    setting, rng = Setting(p_a=0.4), np.random.default_rng(np.random.SeedSequence(0))
+    Psi, _ = trained(setting, True, rng, steps, 1.0)
+    drawn = test_prompts(np.random.default_rng(1), 500, 20, TASKS[test](6), 10, 3, 0.3)
+    P = encode(drawn, 6, 10, 3.0, 6.0 * np.eye(3))
+    return P @ Psi.w, forward(P, Psi)[2], drawn
+
+
+@pytest.mark.states("mamba Corollary 1", "mamba Corollary 2")
+def test_both_corollaries_after_training_on_the_training_tasks():
+    a, attention, drawn = after_training("cycle")
+    same, different = attention_mass(attention, drawn.j)
+    assert np.mean(same >= 1) >= 0.99 and np.mean(different <= 0) >= 0.99  # one-sided, as printed
+    left, right = outlier_gate(a, drawn.s)
+    assert np.all(left <= right) and np.mean(left <= 1 / 6) >= 0.99  # 1 / M1
+    assert np.max(a[drawn.s < 0]) <= 0  # Eq. 12's premise
+    left, right = local_bias(a, drawn.s)
+    assert np.nanmin(left / right) >= 1
+
+
+@pytest.mark.erratum("mamba-other-patterns")
+def test_other_patterns_are_not_ignored():
+    _, attention, drawn = after_training("cycle")
+    _, different = attention_mass(attention, drawn.j)
+    assert np.mean(different < -1) > 0.99  # Section 10.2 prints |...| <~ epsilon for every other pattern
+    _, attention, drawn = after_training("all")
+    gap = np.abs(drawn.tasks[:, 0] - drawn.tasks[:, 1])
+    two = (gap == 2) | (gap == 4)  # no training task, two steps apart on the cycle
+    _, different = attention_mass(attention, drawn.j)
+    assert np.mean(different[two] > 1) > 0.9  # Corollary 1 prints <= Theta(epsilon / (1 - p_a))
