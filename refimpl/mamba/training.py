@@ -69,11 +69,12 @@ def start(setting, rng, gated=True):
     return initial(D, setting.delta, rng, m=D, variance=1 / (setting.d + 1), gated=gated)
 
 
-def sgd(setting, Psi, eta, B, steps, rng, record=None, at=()):
+def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), draw=None, gradient=gradient):
     r"""Section 8.3. $\Psi^{(t+1)} = \Psi^{(t)} - \eta \, \partial \frac{1}{B} \sum_{n \in \mathcal B_t} \ell(\Psi^{(t)}; P^n, z^n)$, fresh prompts each step.
 
     Psi : Weights in pattern coordinates, as from start.  rng : draws the prompts of Definition 1.
     record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
+    draw : other prompts than Definition 1's, draw(rng, B) -> Prompts.  gradient : that of another layer or loss.
     Returns Psi after the last step, and the list of what was recorded.
     Raises ValueError for settings out of range, Diverged (a FloatingPointError) with the step and the last
     finite weights where they stop being finite.
@@ -93,7 +94,7 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=()):
         seen.append(record(0, Psi))
     with np.errstate(all="ignore"):  # what overflows is found at its step
         for t in range(1, steps + 1):
-            prompts = draw_training(rng, B, l, tasks, M2, V, setting.p_a, K)
+            prompts = draw(rng, B) if draw else draw_training(rng, B, l, tasks, M2, V, setting.p_a, K)
             step, F = gradient(encode(prompts, M1, M2, beta, outliers), prompts.z, Psi)
             after = descend(Psi, step, eta)
             if not np.isfinite(F.sum() + sum(W.sum() for W in after if W is not None)):
