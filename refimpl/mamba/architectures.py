@@ -62,7 +62,7 @@ def input_step_gates(P, theta):
 
 
 def input_step_gradient(P, theta, x):
-    r"""As Mamba-2's with $\Delta_i x_i$ for $x_i$; w gets $\sum_i \sigma(w^\top p_i) G_i x_i p_i$ more, G without $\Delta$.
+    r"""As Mamba-2's with $\Delta_i x_i$ for $x_i$; w gets $\sum_i \sigma(w^\top p_i) x_i p_i \prod_{j>i} \gamma_j$ more.
 
     P : (B, l+1, d+1).  theta : (d+2,).  x : (B, l+1, 1).  Returns (d+2,).
 

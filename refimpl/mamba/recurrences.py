@@ -200,7 +200,8 @@ def own_gate(P, W, tau=1.0):
 def own_gate_gradient(P, W, tau, x):
     r"""Eq. 35. $\frac1\tau \sum_i (x_i \odot \sigma(W p_i)^{1/\tau} \odot (1 - \sigma(W p_i))) p_i^\top$, as printed.
 
-    $x_i = y_i (W_K p_i \odot W_Q p_{query})$; it is the derivative of the printed $F = \sum_i y_i (W_K p_i \odot \sigma(W p_i)^{1/\tau})^\top W_Q p_{query}$.
+    $x_i = y_i (W_K p_i \odot W_Q p_{query})$. It is the derivative of the printed
+    $F = \sum_i y_i (W_K p_i \odot \sigma(W p_i)^{1/\tau})^\top W_Q p_{query}$.
 
     P : (B, l, d+1).  W : (m, d+1).  x : (B, l, m) with $x_{ic} = y_i (W_K p_i)_c (W_Q p_{query})_c$.  Returns (m, d+1).
 
