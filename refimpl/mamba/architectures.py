@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from refimpl.calculus.gating import gate, gate_vjp
 from refimpl.calculus.losses import hinge_derivative, sigmoid
 from refimpl.mamba.experiments import CHUNK
 from refimpl.mamba.patterns import encode
@@ -21,7 +22,8 @@ from refimpl.mamba.recurrences import (
     final_gates,
     gated_linear_attention_decay,
     gated_linear_attention_gradient,
-    log_decay_gradient,
+    gated_retention_decay,
+    gated_retention_gradient,
     mamba2_decay,
     mamba2_gradient,
     matrix_gradients,
@@ -36,9 +38,9 @@ GAMMA = 0.9  # RetNet's fixed decay
 
 
 class Layer(NamedTuple):
-    """Section 12. A layer's gates G(P, theta), their gradient(P, theta, x) and the initial theta(rng, m, width, scale).
+    """Section 12. A layer's gates G(P, theta), gradient(P, theta, x, t) and initial theta(rng, m, width, scale).
 
-    theta : an array, or None where nothing is trained.  eta : a step size that works.
+    theta : an array, or None where nothing is trained.  t : G x, the summands of F.  eta : a step size that works.
 
     States: mamba Section 12 (Mamba-2)
     """
@@ -61,16 +63,16 @@ def input_step_gates(P, theta):
     return np.logaddexp(0, P @ theta[:-1])[..., None] * final_gates(mamba2_decay(P, theta[:-1], theta[-1]))
 
 
-def input_step_gradient(P, theta, x):
-    r"""As Mamba-2's with $\Delta_i x_i$ for $x_i$; w gets $\sum_i \sigma(w^\top p_i) x_i p_i \prod_{j>i} \gamma_j$ more.
+def input_step_gradient(P, theta, x, t):
+    r"""As Mamba-2's, and from $\Delta_i$ w gets $\sum_i \sigma(w^\top p_i) x_i p_i \prod_{j>i} \gamma_j$ more.
 
-    P : (B, l+1, d+1).  theta : (d+2,).  x : (B, l+1, 1).  Returns (d+2,).
+    P : (B, l+1, d+1).  theta : (d+2,).  x, t : (B, l+1, 1).  Returns (d+2,).
 
     States: mamba Section 12 (Mamba-2)
     """
     z = P @ theta[:-1]
     own = final_gates(mamba2_decay(P, theta[:-1], theta[-1])) * x * sigmoid(z)[..., None]
-    by_w, by_a = mamba2_gradient(P, theta[:-1], theta[-1], np.logaddexp(0, z)[..., None] * x)
+    by_w, by_a = mamba2_gradient(P, theta[:-1], theta[-1], t)
     return np.append(by_w + np.einsum("nic,nid->d", own, P), by_a)
 
 
@@ -86,28 +88,30 @@ def _matrix(rng, m, width, scale):
     return scale * rng.standard_normal((m, width))
 
 
-def _retention_gates(P, w):
-    return final_gates(gated_linear_attention_decay(P, w[None]))
-
-
 LAYERS = {
+    "Mamba": Layer(
+        lambda P, w: gate(P @ w)[..., None],
+        lambda P, w, x, t: np.einsum("ni,nid->d", gate_vjp(P @ w, x[..., 0]), P),
+        _vector, 1.0,
+    ),
+    "linear Transformer": Layer(lambda P, _: final_gates(retnet_decay(P, 1.0)), None, None, 0.01),
     "Mamba-2": Layer(
         lambda P, theta: final_gates(mamba2_decay(P, theta[:-1], theta[-1])),
-        lambda P, theta, x: np.append(*mamba2_gradient(P, theta[:-1], theta[-1], x)),
+        lambda P, theta, x, t: np.append(*mamba2_gradient(P, theta[:-1], theta[-1], t)),
         _vector_and_rate, 0.3,
     ),
     "RetNet": Layer(lambda P, _: final_gates(retnet_decay(P, GAMMA)), None, None, 0.03),
     "gated retention": Layer(
-        _retention_gates,
-        lambda P, w, x: gated_linear_attention_gradient(P, w[None], 1.0, x)[0],
+        lambda P, w: final_gates(gated_retention_decay(P, w)),
+        lambda P, w, x, t: gated_retention_gradient(P, w, 1.0, t),
         _vector, 0.3,
     ),
     "gated linear attention": Layer(
         lambda P, W: final_gates(gated_linear_attention_decay(P, W)),
-        lambda P, W, x: gated_linear_attention_gradient(P, W, 1.0, x),
+        lambda P, W, x, t: gated_linear_attention_gradient(P, W, 1.0, t),
         _matrix, 0.3,
     ),
-    "own gate (printed)": Layer(own_gate, lambda P, W, x: own_gate_gradient(P, W, 1.0, x), _matrix, 0.03),
+    "own gate (printed)": Layer(own_gate, lambda P, W, x, t: own_gate_gradient(P, W, 1.0, t), _matrix, 0.03),
     "Mamba-2, input step": Layer(input_step_gates, input_step_gradient, _vector_and_rate, 0.3),
 }  # fmt: skip
 
@@ -124,20 +128,24 @@ def forward(layer, P, Psi):
     return np.sum(G * x, axis=(1, 2)), G, x
 
 
-def gradient(layer, P, z, Psi):
+def gradient(layer, P, z, Psi, blind=False):
     r"""Section 12. The gradients of the mean hinge loss in W_B, W_C and the gate's parameters, and F.
 
     P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,), as patterns.gradient does.
+    blind : keeps W_B's label column at 0. It lets a sum of gates into F, as $y_i (W_B p_i)_c$ has a term in $y_i^2 = 1$.
 
     States: mamba Section 12 (Mamba-2)
     """
     F, G, x = forward(layer, P, Psi)
     dF = z * hinge_derivative(z * F) / len(z)
-    by_theta = None if Psi.w is None else layer.gradient(P, Psi.w, dF[:, None, None] * x)
-    return Psi._make((*matrix_gradients(P, Psi.W_B, Psi.W_C, G, dF), by_theta)), F
+    x = dF[:, None, None] * x
+    by_theta = None if Psi.w is None else layer.gradient(P, Psi.w, x, G * x)
+    by_B, by_C = matrix_gradients(P, Psi.W_B, Psi.W_C, G, dF)
+    by_B[:, -1] *= not blind
+    return Psi._make((by_B, by_C, by_theta)), F
 
 
-def trained(name, setting, rng, steps, eta=None, B=128):
+def trained(name, setting, rng, steps, eta=None, B=128, blind=False):
     """Section 8.3. A layer of LAYERS from Section 2's initial weights, by SGD on Definition 1's prompts.
 
     Its gate's parameters start N(0, 1/(d+1)), as w does, and Mamba-2's a at 0.
@@ -152,10 +160,10 @@ def trained(name, setting, rng, steps, eta=None, B=128):
     m, width = Psi.W_B.shape
     if layer.initial:
         Psi = Psi._replace(w=layer.initial(weights, m, width, (setting.d + 1) ** -0.5))
-    return sgd(setting, Psi, eta or layer.eta, B, steps, batches, gradient=partial(gradient, layer))[0]
+    return sgd(setting, Psi, eta or layer.eta, B, steps, batches, gradient=partial(gradient, layer, blind=blind))[0]
 
 
-def errors(name, seed, labellings, alphas, prompts, steps, eta=None, counted=False, setting=Setting()):
+def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=False, setting=Setting()):
     r"""Section 12. Test errors of a layer, trained once: training outliers, $\kappa_a' = \kappa_a$, tasks of the cycle.
 
     Returns (labellings, alphas) errors, and the mean gate (2,) of clean examples and of those with an outlier
@@ -164,7 +172,7 @@ def errors(name, seed, labellings, alphas, prompts, steps, eta=None, counted=Fal
     States: mamba Section 12 (Mamba-2)
     """
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
-    Psi = trained(name, setting, streams[0], steps, eta)
+    Psi = trained(name, setting, streams[0], steps, blind=blind)
     outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
     wrong = np.zeros((len(labellings), len(alphas)))
     for place in np.ndindex(wrong.shape):

@@ -94,18 +94,18 @@ def mamba2_decay(P, w, a):
     return np.exp(-np.logaddexp(0, P @ w) * _rate(a))[..., None]
 
 
-def mamba2_gradient(P, w, a, x):
+def mamba2_gradient(P, w, a, t):
     r"""Section 12. $\partial_w = -e^a \sum_j \sigma(w^\top p_j) L_j p_j$ and $\partial_a = \sum_j \ln \gamma_j \, L_j$.
 
-    $\ln \gamma_j = -\mathrm{softplus}(w^\top p_j) e^a$, and $L_j = \sum_{i<j} G_i x_i$ is the derivative in it.
+    $\ln \gamma_j = -\mathrm{softplus}(w^\top p_j) e^a$, and $L_j = \sum_{i<j} t_i$ is the derivative in it.
 
-    P : (B, l, d+1).  w : (d+1,).  a : a number.  x : (B, l, 1), as from summands.  Returns (d+1,), and a float.
+    P : (B, l, d+1).  w : (d+1,).  a : a number.  t : (B, l, 1), $t_i = G_i x_i$.  Returns (d+1,), and a float.
 
     States: mamba Section 12 (Mamba-2)
     """
     P, w = arrays(P=(P, "nid"), w=(w, "d"))
     z = P @ w
-    L = log_decay_gradient(mamba2_decay(P, w, a), x)[..., 0]
+    L = log_decay_gradient(t)[..., 0]
     by_w = -_rate(a) * np.einsum("ni,nid->d", sigmoid(z) * L, P)
     return by_w, float(-_rate(a) * np.sum(np.logaddexp(0, z) * L))
 
@@ -145,15 +145,15 @@ def gated_retention_decay(P, w, tau=1.0):
     return gated_linear_attention_decay(P, w[None], tau)
 
 
-def gated_retention_gradient(P, w, tau, x):
+def gated_retention_gradient(P, w, tau, t):
     r"""Section 12. $\partial F / \partial w = \frac1\tau \sum_j (1 - \sigma(w^\top p_j)) L_j p_j$, one row of Eq. 35's.
 
-    P : (B, l, d+1).  w : (d+1,).  x : (B, l, 1).  Returns (d+1,).
+    P : (B, l, d+1).  w : (d+1,).  tau : > 0.  t : (B, l, 1), $t_i = G_i x_i$.  Returns (d+1,).
 
     States: mamba Section 12 (gated retention)
     """
     P, w = arrays(P=(P, "nid"), w=(w, "d"))
-    return gated_linear_attention_gradient(P, w[None], tau, x)[0]
+    return gated_linear_attention_gradient(P, w[None], tau, t)[0]
 
 
 def gated_linear_attention_decay(P, W, tau=1.0):
@@ -170,19 +170,18 @@ def gated_linear_attention_decay(P, W, tau=1.0):
     return np.exp(-np.logaddexp(0, -(P @ W.T)) / number("tau", tau, above=0))
 
 
-def gated_linear_attention_gradient(P, W, tau, x):
+def gated_linear_attention_gradient(P, W, tau, t):
     r"""Eq. 35, repaired. $\partial F / \partial W = \frac1\tau \sum_j ((1 - \sigma(W p_j)) \odot L_j) p_j^\top$.
 
-    $\partial_z \ln \sigma(z)^{1/\tau} = (1 - \sigma(z)) / \tau$, and $L_{jc} = \sum_{i<j} G_{ic} x_{ic}$. Printed is
+    $\partial_z \ln \sigma(z)^{1/\tau} = (1 - \sigma(z)) / \tau$, and $L_{jc} = \sum_{i<j} t_{ic}$. Printed is
     the gradient with the token's own gate in place of all later ones: own_gate_gradient.
 
-    P : (B, l, d+1).  W : (c, d+1).  x : (B, l, c), as from summands.  Returns (c, d+1).
+    P : (B, l, d+1).  W : (c, d+1).  tau : > 0.  t : (B, l, c), $t_{ic} = G_{ic} x_{ic}$.  Returns (c, d+1).
 
     States: mamba Eq. 35; mamba Section 12 (gated linear attention)
     """
-    P, W = arrays(P=(P, "nid"), W=(W, "cd"))
-    L = log_decay_gradient(gated_linear_attention_decay(P, W, tau), x)
-    return np.einsum("nic,nid->cd", sigmoid(-(P @ W.T)) * L, P) / tau
+    P, W, t = arrays(P=(P, "nid"), W=(W, "cd"), t=(t, "nic"))
+    return _outer(sigmoid(-(P @ W.T)) * log_decay_gradient(t), P) / number("tau", tau, above=0)
 
 
 def own_gate(P, W, tau=1.0):
@@ -197,18 +196,18 @@ def own_gate(P, W, tau=1.0):
     return gated_linear_attention_decay(P, W, tau)
 
 
-def own_gate_gradient(P, W, tau, x):
-    r"""Eq. 35. $\frac1\tau \sum_i (x_i \odot \sigma(W p_i)^{1/\tau} \odot (1 - \sigma(W p_i))) p_i^\top$, as printed.
+def own_gate_gradient(P, W, tau, t):
+    r"""Eq. 35, as printed. $\frac1\tau \sum_i (t_i \odot (1 - \sigma(W p_i))) p_i^\top$.
 
-    $x_i = y_i (W_K p_i \odot W_Q p_{query})$. It is the derivative of the printed
+    $t_i = y_i (W_K p_i \odot W_Q p_{query}) \odot \sigma(W p_i)^{1/\tau}$. It is the derivative of the printed
     $F = \sum_i y_i (W_K p_i \odot \sigma(W p_i)^{1/\tau})^\top W_Q p_{query}$.
 
-    P : (B, l, d+1).  W : (m, d+1).  x : (B, l, m) with $x_{ic} = y_i (W_K p_i)_c (W_Q p_{query})_c$.  Returns (m, d+1).
+    P : (B, l, d+1).  W : (m, d+1).  tau : > 0.  t : (B, l, m).  Returns (m, d+1).
 
     States: mamba Eq. 35
     """
-    P, W, x = arrays(P=(P, "nid"), W=(W, "cd"), x=(x, "nic"))
-    return np.einsum("nic,nid->cd", x * own_gate(P, W, tau) * sigmoid(-(P @ W.T)), P) / tau
+    P, W, t = arrays(P=(P, "nid"), W=(W, "cd"), t=(t, "nic"))
+    return _outer(t * sigmoid(-(P @ W.T)), P) / number("tau", tau, above=0)
 
 
 def final_gates(decay):
@@ -224,18 +223,16 @@ def final_gates(decay):
     return G
 
 
-def log_decay_gradient(decay, x):
-    r"""Section 12. $L_j = \partial F / \partial \ln \gamma_j = \sum_{i<j} G_i x_i$, as $G_i$ has $\gamma_j$ for j > i.
+def log_decay_gradient(t):
+    r"""Section 12. $L_j = \partial F / \partial \ln \gamma_j = \sum_{i<j} t_i$, as $\gamma_j$ is in $G_i$ for j > i.
 
-    F is $\sum_i G_i x_i$, summed over the channels.
-
-    decay, x : (..., l, c).  Returns (..., l, c).
+    t : (..., l, c), $t_i = G_i x_i$, the summands of F.  Returns (..., l, c).
 
     States: mamba Section 12 (Mamba-2); mamba Section 12 (gated linear attention)
     """
-    decay, x = arrays(decay=(decay, "...ic"), x=(x, "...ic"))
-    before = np.zeros_like(x)
-    np.add.accumulate((final_gates(decay) * x)[..., :-1, :], axis=-2, out=before[..., 1:, :])
+    t = arrays(t=(t, "...ic"))
+    before = np.zeros_like(t)
+    np.add.accumulate(t[..., :-1, :], axis=-2, out=before[..., 1:, :])
     return before
 
 
@@ -278,6 +275,11 @@ def matrix_gradients(P, W_B, W_C, G, dF):
     q = dF[:, None] * (P[:, -1] @ W_C.T)
     kept = dF[:, None] * np.sum(M * W_B, axis=2)
     return np.sum(q[..., None] * M, axis=0), kept.T @ P[:, -1]
+
+
+def _outer(u, P):
+    """Sum over prompts and tokens of u p^T."""
+    return u.reshape(-1, u.shape[-1]).T @ P.reshape(-1, P.shape[-1])
 
 
 def _rate(a):
