@@ -132,7 +132,7 @@ def gradient(layer, P, z, Psi, blind=False):
     r"""Section 12. The gradients of the mean hinge loss in W_B, W_C and the gate's parameters, and F.
 
     P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,), as patterns.gradient does.
-    blind : keeps W_B's label column at 0. It lets a sum of gates into F, as $y_i (W_B p_i)_c$ has a term in $y_i^2 = 1$.
+    blind : keeps W_B's label column at 0. It lets a sum of gates into F: $y_i (W_B p_i)_c$ has a term in $y_i^2 = 1$.
 
     States: mamba Section 12 (Mamba-2)
     """

@@ -95,7 +95,12 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), draw=None, gradien
     with np.errstate(all="ignore"):  # what overflows is found at its step
         for t in range(1, steps + 1):
             prompts = draw(rng, B) if draw else draw_training(rng, B, l, tasks, M2, V, setting.p_a, K)
-            step, F = gradient(encode(prompts, M1, M2, beta, outliers), prompts.z, Psi)
+            try:
+                step, F = gradient(encode(prompts, M1, M2, beta, outliers), prompts.z, Psi)
+            except ValueError as error:  # from a checked function, on what overflowed on its way there
+                if "must be finite" not in str(error):
+                    raise
+                raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, Psi) from error
             after = descend(Psi, step, eta)
             if not np.isfinite(F.sum() + sum(W.sum() for W in after if W is not None)):
                 raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, Psi)
