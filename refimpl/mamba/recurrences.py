@@ -167,7 +167,8 @@ def gated_linear_attention_decay(P, W, tau=1.0):
     States: mamba Section 12 (gated linear attention)
     """
     P, W = arrays(P=(P, "...id"), W=(W, "cd"))
-    return np.exp(-np.logaddexp(0, -(P @ W.T)) / number("tau", tau, above=0))
+    z = P @ W.T
+    return np.exp((np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z)))) / number("tau", tau, above=0))
 
 
 def gated_linear_attention_gradient(P, W, tau, t):

@@ -107,7 +107,7 @@ def test_the_printed_gradient_in_w_goes_uphill(drawn):
     P, z, Psi = drawn
     printed = np.zeros_like(Psi.w)
     for p, target in zip(P, z):
-        sum_as_printed = -slow_output_gradient_w(p, Psi)  # sum_i y_i s_i G_i (sum_{s>i} sigma_s p_s - (1 - sigma_i) p_i)
+        sum_as_printed = -slow_output_gradient_w(p, Psi)  # sum_i y_i s_i G_i (sum_s sigma_s p_s - (1 - sigma_i) p_i)
         printed += (output(p, Psi) - target) * sum_as_printed / len(P)
     right = loss_gradient(P, z, Psi).w
     np.testing.assert_allclose(printed, -right, rtol=1e-8, atol=1e-9)
