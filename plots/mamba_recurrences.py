@@ -55,7 +55,7 @@ def draw(settings, seed, jobs, progress):
         axis.set_title(f"{labelling} labels", fontsize=9)
         axis.set_xlabel(r"outlier fraction $\alpha$")
     axes[0].set_ylabel("test error")
-    axes[2].legend(fontsize=6.5, loc="upper left")
+    axes[2].legend(fontsize=6.5, loc="upper left", handlelength=3)
 
     claims = [tolerates(name, found[name], alphas, labellings) for name in NAMES[1:]]
     claims.append(because(found, alphas))

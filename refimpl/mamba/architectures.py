@@ -40,7 +40,8 @@ GAMMA = 0.9  # RetNet's fixed decay
 class Layer(NamedTuple):
     """Section 12. A layer's gates G(P, theta), gradient(P, theta, x, t) and initial theta(rng, m, width, scale).
 
-    theta : an array, or None where nothing is trained.  t : G x, the summands of F.  eta : a step size that works.
+    theta : an array, or None where nothing is trained.  t : G x, the summands of F.
+    eta : Mamba's and the linear Transformer's as in Figure 2; else, of .03, .3 and 1, that with the least error.
 
     States: mamba Section 12 (Mamba-2)
     """
@@ -111,7 +112,7 @@ LAYERS = {
         lambda P, W, x, t: gated_linear_attention_gradient(P, W, 1.0, t),
         _matrix, 0.3,
     ),
-    "own gate (printed)": Layer(own_gate, lambda P, W, x, t: own_gate_gradient(P, W, 1.0, t), _matrix, 0.03),
+    "own gate (printed)": Layer(own_gate, lambda P, W, x, t: own_gate_gradient(P, W, 1.0, t), _matrix, 0.3),
     "Mamba-2, input step": Layer(input_step_gates, input_step_gradient, _vector_and_rate, 0.3),
 }  # fmt: skip
 

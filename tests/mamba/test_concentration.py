@@ -128,9 +128,9 @@ def test_norms_by_hand():
 
 @pytest.mark.states("mamba Definition 3")
 def test_the_condition_holds_and_fails_by_hand():
-    (slack,) = definition_3([-1, 1], [0.5, 0.5], 1.0).values()
-    assert slack == pytest.approx(1, rel=1e-3)
-    large, small = (min(definition_3([-1, 1], [0.5, 0.5], K).values()) for K in (1.1, 0.9))
+    (slack,) = definition_3([-2, 2], [0.5, 0.5], 3.0).values()
+    assert slack == pytest.approx(1.5, rel=1e-3)  # the norm is 2
+    large, small = (min(definition_3([-2, 2], [0.5, 0.5], K).values()) for K in (2.1, 1.9))
     assert large >= 1 > small
     # Exponential tails are not sub-Gaussian: cut off at larger and larger values the norm grows without end.
     grows = []
