@@ -41,7 +41,7 @@ def draw(settings, seed, jobs, progress):
     rows = {name: results[k * len(seeds) : (k + 1) * len(seeds)] for k, name in enumerate(order)}
     found = {name: np.array([row[0] for row in rows[name]]) for name in NAMES}  # (seeds, labellings, alphas)
 
-    figure, axes = style.figure(10, 4.2, 1, 3, sharey=True)
+    figure, axes = style.figure(10, 4.6, 1, 3, sharey=True)
     for column, (axis, labelling) in enumerate(zip(axes, labellings)):
         for k, name in enumerate(NAMES):
             values = found[name][:, column]
@@ -55,7 +55,8 @@ def draw(settings, seed, jobs, progress):
         axis.set_title(f"{labelling} labels", fontsize=9)
         axis.set_xlabel(r"outlier fraction $\alpha$")
     axes[0].set_ylabel("test error")
-    axes[2].legend(fontsize=6.5, loc="upper left", handlelength=3)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, fontsize=8, loc="outside lower center", ncols=3, handlelength=3)
 
     claims = [tolerates(name, found[name], alphas, labellings) for name in NAMES[1:]]
     claims.append(because(found, alphas))
