@@ -49,6 +49,14 @@ def sweep(function, settings, jobs=1, progress=None):
     return results
 
 
+def complete(results):
+    """The results of a sweep in which every cell counts; where one diverged, its exception is raised."""
+    for result in results:
+        if isinstance(result, FloatingPointError):
+            raise result
+    return results
+
+
 def _cell(function, setting):
     try:
         return function(*setting)

@@ -42,7 +42,9 @@ def gate_jacobian(a):
 
 
 def gate_vjp(a, v):
-    r"""Section 11.3. $\sum_i v_i \, \partial G_i / \partial a_s = t_s (1 - \sigma_s) - \sigma_s \sum_{i < s} t_i$, $t = v G$: O(l).
+    r"""Section 11.3. $\sum_i v_i \partial G_i / \partial a_s = t_s (1 - \sigma_s) - \sigma_s \sum_{i < s} t_i$ in O(l).
+
+    Here $t_i = v_i G_i$: the column of gate_jacobian, summed.
 
     a, v : (..., l), broadcast against each other over the leading axes.  Returns (..., l).
     Raises ValueError where either is empty or not finite, or their last axes differ.
@@ -75,7 +77,7 @@ def distance_mass(a):
     r"""Lemma 6. $\sum_{i \le l} G_i (l - i + 1) \le 1 / c$ with $c = \min_{j \le l} \sigma(a_j)$: both sides.
 
     Example i is counted in $\sum_{i \le k} G_i$ for k = i, ..., l, so that the left side is
-    $\sum_{k \le l} \sum_{i \le k} G_i \le \sum_{k \le l} \prod_{j > k} (1 - \sigma_j) \le \sum_k (1 - c)^{l - k} \le 1/c$.
+    $\sum_{k \le l} \sum_{i \le k} G_i \le \sum_k \prod_{j > k} (1 - \sigma_j) \le \sum_k (1 - c)^{l - k} \le 1/c$.
     The lemma's condition on t serves only to give such a c.
 
     a : (..., l + 1), the query's last.  Returns (left, right), each (...).

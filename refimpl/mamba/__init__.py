@@ -1,1 +1,51 @@
-"""Li et al. 2025, "How Can Mamba Learn In Context with Outliers and Generalize Provably?", arXiv 2510.00399."""
+r"""Li et al. 2025, "How Can Mamba Learn In Context with Outliers and Generalize Provably?", arXiv 2510.00399.
+
+Reading table, in the paper's order; the tests are in tests/mamba, test_gating in tests/calculus.
+
+    section             module          main functions                                     tests
+    2, 11.1: Eqs. 1, 3  model           recurrence, unrolled, gathered, attention, output  test_model
+    2, 11.2, 11.3       model           loss_gradient, output_gradient_W_C, _W_B, _w       test_model
+    2, 11.3, Lemma 6    calculus.gating gate, gate_jacobian, gate_vjp, distance_mass       test_gating
+    3.2, Condition 1    tasks           orthogonal_patterns, all_tasks, cycle, condition_1 test_prompts
+    3.2: Eqs. 2, 4, 5   prompts         training_prompts, test_prompts, tokens             test_prompts
+    2, 8.3              training        initial, start, sgd, error                         test_training
+    (ours)              patterns        axes, encode, forward, gradient                    test_patterns
+    3.5: Corollaries    mechanism       attention_mass, outlier_gate, local_bias           test_mechanism
+    3.1, 4.1: Figure 2  experiments     figure_2, through_training, gate_values            test_experiments
+    9: Lemmas 1, 2      concentration   upper_tail, lower_tail, sub_gaussian_norm          test_concentration
+    12, Eq. 35          recurrences     recurrence, gated_sum, chunked, output             test_recurrences
+    12 (ours)           architectures   LAYERS, gradient, trained, errors                  test_recurrences
+    13: Eq. 36          multiclass      block_prompt, output, loss_gradient, run           test_multiclass
+    14                  regression      regression_prompts, loss_gradient, label_average   test_regression
+
+Read model first, then prompts; patterns says why training may forget d. Data flow of a training step:
+rng -> Prompts (indices) -> P (patterns.encode, or prompts.tokens) -> gradient -> Weights.
+
+Glossary.
+
+    code           symbol                    place         shape
+    P              P, row i = p_i^T          Eq. 2         (B, l+1, d+1), label last, query last
+    W_B, W_C       W_B, W_C                  Section 2     (m, d+1), in pattern coordinates (D, D+1)
+    w              w = w_{d_0}               Section 2     (d+1,), None for the linear Transformer
+    W              W = (w_1, ..., w_{d_0})   Section 2     (d+1, d+1), used by Eq. 1 alone
+    Psi            \Psi = {W_B, W_C, w}      Section 2     Weights
+    a              w^T p_i                   Eq. 3         (B, l+1), the query last
+    G              G_{i,l+1}(w)              Eq. 3         (B, l+1)
+    s              p_i^T W_B^T W_C p_query   Eq. 3         (B, l+1) (in Prompts: which outlier)
+    F, z           F(\Psi; P), z             Eq. 3         (B,)
+    dF             the loss's derivative in F  Section 11.2  (B,), -z/B where z F < 1
+    mu, nu, v      \mu_j, \nu_k, v*_s        Section 3.2   (M1, d), (M2, d), (V, d)
+    kappa_a        \kappa_a                  Eq. 4         float; magnitude: \kappa_a' of Eq. 5
+    p_a, alpha     p_a, \alpha               Eqs. 4, 5     outlier probability in training, in testing
+    mixture        \lambda                   Theorem 2(a)  (S, V)
+    tasks          \mathcal T_{tr}           Condition 1   (n, 2): a is labelled +1, b is labelled -1
+    beta, delta    \beta, \delta             Sections 3.2, 2
+    eta, B, steps  \eta, B, T                Section 8.3
+    decay          \gamma_i                  Section 12    (l,) or (l, d0|1, m|1); (..., l, c) in F
+    x, t, L        y_i k_i q, G x, dF/d ln \gamma  Section 12  (..., l+1, c), c = 1 or m
+    theta          the gate's parameters     architectures  in regression: f's coefficients (B, M1)
+    D, E           (ours)                    patterns      M1 + M2 + V; the unit patterns (D, d)
+
+Where the paper is silent (h_0, m, K, the outliers' norm, eta, B, T, kappa_a'), each choice stands in the
+docstring that makes it: prompts, training.Setting, training.initial, experiments.Case.
+"""

@@ -17,7 +17,8 @@ from refimpl.calculus.gating import gate, gate_vjp
 from refimpl.calculus.losses import hinge_derivative, sigmoid
 from refimpl.mamba.experiments import CHUNK
 from refimpl.mamba.patterns import encode
-from refimpl.mamba.prompts import cycle, test_prompts
+from refimpl.mamba.prompts import test_prompts
+from refimpl.mamba.tasks import cycle
 from refimpl.mamba.recurrences import (
     final_gates,
     gated_linear_attention_decay,

@@ -15,7 +15,8 @@ import numpy as np
 from refimpl.checks import number
 from refimpl.mamba.mechanism import attention_mass, by_rank
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import UNSEEN, all_tasks, cycle, disjoint_pairs, test_prompts, training_prompts
+from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
+from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, error, sgd, start
 
 TASKS = {"cycle": cycle, "all": all_tasks, "disjoint": disjoint_pairs}
@@ -54,7 +55,7 @@ def trained(setting, gated, rng, steps, eta, B=128, record=None, at=()):
 
 
 def outlier_coordinates(case, setting):
-    r"""Section 4.1. $\kappa_a' v_s^{*\prime}$ along the unit outliers: (S, V), the training ones or the three unseen ones.
+    r"""Section 4.1. $\kappa_a' v_s^{*\prime}$ along the unit outliers, (S, V): the training ones or the unseen three.
 
     States: mamba Eq. 5
     """
@@ -94,8 +95,7 @@ def test_errors(models, setting, case, labelling, alpha, prompts, rng):
     for first in range(0, prompts, CHUNK):
         drawn = test_prompts(rng, min(CHUNK, prompts - first), setting.l, *law)
         P = encode(drawn, setting.M1, setting.M2, setting.beta, outliers)
-        with np.errstate(over="ignore"):
-            wrong += [len(P) * error(forward(P, Psi)[0], drawn.z) for Psi in models]
+        wrong += [len(P) * error(forward(P, Psi)[0], drawn.z) for Psi in models]
     return wrong / prompts
 
 
@@ -112,7 +112,8 @@ def through_training(seed, p_a, eta, steps, at, prompts):
     setting = Setting(p_a=p_a)
     train, test = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     drawn = training_prompts(test, prompts, setting.l, cycle(setting.M1), setting.M2, setting.V, p_a, setting.K)
-    P = encode(drawn, setting.M1, setting.M2, setting.beta, setting.kappa_a * setting.outlier_norm * np.eye(setting.V))
+    outliers = np.full(setting.V, setting.kappa_a * setting.outlier_norm)
+    P = encode(drawn, setting.M1, setting.M2, setting.beta, outliers)
 
     def mass(t, Psi):
         return [side.mean() for side in attention_mass(forward(P, Psi)[2], drawn.j)]
@@ -149,14 +150,13 @@ def by_distance(seed, M1, alphas, prompts, steps, etas=(1.0, 0.01), train="cycle
     setting = Setting(M1=M1, tasks=TASKS[train](M1))
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
     models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
-    tasks, outliers = all_tasks(M1), setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
+    tasks, outliers = all_tasks(M1), np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     errors = np.empty((M1 // 2, len(alphas), len(models)))
     for k, i in np.ndindex(errors.shape[:2]):
         chosen = tasks[distance(tasks, M1) == k + 1]
         drawn = test_prompts(streams[2], prompts, setting.l, chosen, setting.M2, setting.V, alphas[i])
         P = encode(drawn, M1, setting.M2, setting.beta, outliers)
-        with np.errstate(over="ignore"):
-            errors[k, i] = [error(forward(P, Psi)[0], drawn.z) for Psi in models]
+        errors[k, i] = [error(forward(P, Psi)[0], drawn.z) for Psi in models]
     apart = distance(np.indices((M1, M1)).reshape(2, -1).T, M1)
     between = [setting.beta**2 * (Psi.W_B[:, :M1].T @ Psi.W_C[:, :M1]).ravel() for Psi in models]
     return errors, np.array([[x[apart == k].mean() for x in between] for k in range(M1 // 2 + 1)])

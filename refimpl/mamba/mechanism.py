@@ -1,4 +1,4 @@
-r"""Section 3.5: what a trained layer does. Attention picks the query's pattern, the gates drop outliers and favour the near.
+r"""Section 3.5: attention picks the query's pattern, the gates drop outliers and favour the near.
 
     same, different = attention_mass(s, prompts.j)           # Corollary 1
     left, right = outlier_gate(a, prompts.s)                 # Corollary 2(i): left <= right
@@ -45,11 +45,12 @@ def outlier_gate(a, s):
 
 
 def local_bias(a, s):
-    r"""Corollary 2(ii). $G_{h(j),l+1} \ge c \, 2^{-j} \prod_o (1 - \sigma(w^\top p_o))$ for the j-th closest clean example: both sides.
+    r"""Corollary 2(ii). $G_{h(j),l+1} \ge c \, 2^{-j} \prod_o (1 - \sigma(w^\top p_o))$: both sides.
 
-    o runs over the outlier examples behind h(j), c is the least $\sigma$ of a clean example. It holds where all
-    clean pre-activations, the query's too, are <= 0 (Eq. 12): each of the j - 1 clean examples and the query
-    between lets at least half pass. The printed proof has $G_{h(j)}$ for $G_{h(1)}$ in its second line.
+    h(j) is the j-th closest clean example, o runs over the outlier examples behind it, c is the least $\sigma$ of a
+    clean example. It holds where all clean pre-activations, the query's too, are <= 0 (Eq. 12): each of the j - 1
+    clean examples and the query between lets at least half pass. The printed proof has $G_{h(j)}$ for $G_{h(1)}$
+    in its second line.
 
     a : (..., l+1), the query's last.  s : (..., l+1) outliers, -1 for none; the query's must be -1.
     Returns (left, right), each (..., l), entry j - 1 for h(j), NaN from the number of clean examples on.

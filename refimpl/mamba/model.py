@@ -58,7 +58,7 @@ def recurrence(P, W_B, W_C, W, h_0=None):
     """
     P, W_B, W_C = arrays(P=(P, "id"), W_B=(W_B, "md"), W_C=(W_C, "md"))
     A_tilde, B_tilde = discretise(P, W_B, W)
-    h = np.zeros(A_tilde.shape[1:]) if h_0 is None else arrays(h_0=(h_0, "dm"))
+    h = np.zeros(A_tilde.shape[1:]) if h_0 is None else arrays(W_B=(W_B, "md"), h_0=(h_0, "dm"))[1]
     o = []
     for p, A, B in zip(P, A_tilde, B_tilde):
         h = h * A + p[:, None] * B
@@ -67,11 +67,12 @@ def recurrence(P, W_B, W_C, W, h_0=None):
 
 
 def unrolled(P, W_B, W_C, W):
-    r"""Section 11.1. $h_i = \sum_{j \le i} (p_j \odot s_j) B_j \odot \tilde A_{j+1} \odot \dots \odot \tilde A_i$, $s_j = \sigma(W^\top p_j)$.
+    r"""Section 11.1. $h_i = \sum_{j \le i} (p_j \odot s_j) B_j \odot \tilde A_{j+1} \odot \dots \odot \tilde A_i$.
 
-    $e^{-\Delta} = 1 / (1 + e^{w_j^\top p_i}) = 1 - \sigma$ gives $\tilde A_i = (1 - s_i) 1_m^\top$, and
-    $(\Delta B)(e^{-\Delta} - 1)(-\Delta)^{-1} = B \sigma$ gives $\tilde B_i = s_i B_i$. Then Eq. 1 unrolls.
-    The printed sum loses s_i on two lines and counts j = i twice; here it stands once, with its s.
+    Here $s_j = \sigma(W^\top p_j)$. As $e^{-\Delta} = 1 / (1 + e^{w_j^\top p_i}) = 1 - \sigma$, first
+    $\tilde A_i = (1 - s_i) 1_m^\top$; then $(\Delta B)(e^{-\Delta} - 1)(-\Delta)^{-1} = B \sigma$ gives
+    $\tilde B_i = s_i B_i$, and Eq. 1 unrolls. The printed sum loses s_i on two lines and counts j = i twice;
+    here it stands once, with its s.
 
     P, W_B, W_C, W : as in recurrence.  Returns o : (l+1, d+1).
 
@@ -142,10 +143,11 @@ def output(P, Psi):
 
 
 def output_gradient_W_C(P, Psi, dF):
-    r"""Section 11.2. $\sum_n \dot F_n \, \partial F_n / \partial W_C = W_B \sum_n \dot F_n \, c_n \, p_{query}^{n \top}$, $c = \sum_i G_i y_i p_i$.
+    r"""Section 11.2. $\sum_n \dot F_n \partial F_n / \partial W_C = W_B \sum_n \dot F_n c_n p_{query}^{n \top}$.
 
-    F is $c^\top W_B^\top W_C p_{query}$, linear in W_C. The printed display is the hinge's, $\dot F = -z$
-    where z F < 1 (printed for F in (-1, 1) alone, but a prompt with z F <= -1 pulls as well).
+    With $c = \sum_i G_i y_i p_i$, F is $c^\top W_B^\top W_C p_{query}$, linear in W_C. The printed display is
+    the hinge's, $\dot F = -z$ where z F < 1 (printed for F in (-1, 1) alone, but a prompt with z F <= -1 pulls
+    as well).
 
     P : (B, l+1, d+1).  Psi : Weights.  dF : (B,) the derivative of what is minimised in each F.
     Returns (m, d+1).  Raises ValueError for other shapes or numbers that are not finite.
@@ -153,7 +155,7 @@ def output_gradient_W_C(P, Psi, dF):
     States: mamba Section 11.2 (gradient of W_C)
     """
     P, W_B, dF = arrays(P=(P, "nid"), W_B=(Psi.W_B, "md"), dF=(dF, "n"))
-    return W_B @ np.einsum("n,nd,ne->de", dF, _context(P, Psi.w), P[:, -1])
+    return W_B @ (dF[:, None] * _context(P, Psi.w)).T @ P[:, -1]
 
 
 def output_gradient_W_B(P, Psi, dF):
@@ -164,14 +166,15 @@ def output_gradient_W_B(P, Psi, dF):
     States: mamba Section 11.2 (gradient of W_B)
     """
     P, W_C, dF = arrays(P=(P, "nid"), W_C=(Psi.W_C, "md"), dF=(dF, "n"))
-    return W_C @ np.einsum("n,nd,ne->de", dF, P[:, -1], _context(P, Psi.w))
+    return W_C @ P[:, -1].T @ (dF[:, None] * _context(P, Psi.w))
 
 
 def output_gradient_w(P, Psi, dF):
-    r"""Section 11.3. $\partial F / \partial w = -\sum_i y_i s_i G_i (\sum_{s > i} \sigma_s p_s - (1 - \sigma_i) p_i)$, $s_i$ the attention.
+    r"""Section 11.3. $\partial F / \partial w = -\sum_i y_i s_i G_i (\sum_{k > i} \sigma_k p_k - (1 - \sigma_i) p_i)$.
 
-    The gate's Jacobian is that of refimpl.calculus.gating in $a_s = w^\top p_s$; collected by s instead of i,
-    the sum is $\sum_s u_s p_s$ with u the gate's vector-Jacobian product at v_i = y_i s_i: O(l), not O(l^2).
+    $s_i$ is the attention; the result is $\sum_n \dot F_n \partial F_n / \partial w$. The gate's Jacobian in
+    $a_k = w^\top p_k$ is that of refimpl.calculus.gating. Collected by k instead of i, the sum is $\sum_k u_k p_k$
+    with u the gate's vector-Jacobian product at $v_i = y_i s_i$: O(l), not O(l^2).
 
     P, dF : as in output_gradient_W_C.  Psi : Weights with a w.
     Returns (d+1,).  Raises ValueError for other shapes or numbers that are not finite.

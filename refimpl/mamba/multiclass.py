@@ -14,7 +14,8 @@ from refimpl.checks import arrays, count, finite, labels
 from refimpl.mamba import model
 from refimpl.mamba.experiments import trained
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import cycle, test_prompts
+from refimpl.mamba.prompts import test_prompts
+from refimpl.mamba.tasks import cycle
 
 
 def class_of(z):

@@ -36,11 +36,12 @@ def to_coordinates(Psi, E):
 
     States: mamba Section 8.3 (algorithm)
     """
-    tokens = _with_label(E)
-    inside = lambda W: E @ arrays(W=(W, "md"))[: E.shape[1]] @ tokens.T  # noqa: E731
-    if len(Psi.W_B) < E.shape[1]:
-        raise ValueError(f"W_B: pattern coordinates need a state size of at least {E.shape[1]}, got {len(Psi.W_B)}")
-    return Weights(inside(Psi.W_B), inside(Psi.W_C), None if Psi.w is None else tokens @ Psi.w)
+    W_B, W_C = arrays(W_B=(Psi.W_B, "md"), W_C=(Psi.W_C, "md"))
+    tokens, d = _with_label(E), E.shape[1]
+    if len(W_B) < d:
+        raise ValueError(f"W_B: pattern coordinates need a state size of at least {d}, got {len(W_B)}")
+    inside = [E @ W[:d] @ tokens.T for W in (W_B, W_C)]
+    return Weights(*inside, None if Psi.w is None else tokens @ Psi.w)
 
 
 def from_coordinates(Psi, Psi_0, E):
@@ -60,20 +61,22 @@ def from_coordinates(Psi, Psi_0, E):
 def encode(prompts, M1, M2, beta, outliers):
     r"""Eq. 2. The prompt matrix in pattern coordinates: (B, l+1, D+1), four numbers to a token.
 
-    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u).
+    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u); or
+    (V,), the length of each along an axis of its own, as in training: one pass over P instead of V.
 
     States: mamba Eq. 2
     """
-    B, length = prompts.y.shape
-    D = M1 + M2 + outliers.shape[1]
-    P = np.zeros((B, length, D + 1))
-    token, flat = np.arange(0, P.size, D + 1), P.reshape(-1)
-    flat[token + prompts.j.reshape(-1)] = beta
-    flat[token + M1 + prompts.k.reshape(-1)] = beta * prompts.kappa.reshape(-1)
-    carried = np.flatnonzero(prompts.s >= 0)
-    s = prompts.s.reshape(-1)[carried]
-    for v in range(outliers.shape[1]):
-        flat[token[carried] + M1 + M2 + v] = outliers[s, v]
+    D = M1 + M2 + outliers.shape[-1]
+    P = np.zeros((*prompts.y.shape, D + 1))
+    token, flat = np.arange(0, P.size, D + 1).reshape(prompts.y.shape), P.reshape(-1)
+    table = np.append(outliers, np.zeros_like(outliers[:1]), axis=0)  # s = -1, no outlier, takes the last: 0
+    if outliers.ndim == 1:
+        flat[token + (M1 + M2) + prompts.s] = table.take(prompts.s)  # for -1 on nu's last axis, which is set below
+    else:
+        for v, column in enumerate(table.T, M1 + M2):
+            P[..., v] = column.take(prompts.s)
+    flat[token + prompts.j] = beta
+    flat[token + M1 + prompts.k] = beta * prompts.kappa
     P[..., -1] = prompts.y
     return P
 
@@ -81,14 +84,12 @@ def encode(prompts, M1, M2, beta, outliers):
 def forward(P, Psi):
     r"""Eq. 3. F and what it is made of, without checks: F (B,), then G and the attention s, each (B, l+1).
 
-    $e^{a}$ may overflow to inf, which gives the right gates 0 and 1: run it with that warning off.
-
     P : (B, l+1, D+1).  Psi : Weights.
 
     States: mamba Eq. 3
     """
     W_B, W_C, w = Psi
-    s = (P @ (P[:, -1] @ W_C.T @ W_B)[:, :, None])[:, :, 0]
+    s = (P @ (P[:, -1] @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
     G = np.ones_like(s) if w is None else _gates(P @ w)[0]
     return np.sum(G * P[:, :, -1] * s, axis=1), G, s
 
@@ -96,20 +97,21 @@ def forward(P, Psi):
 def gradient(P, z, Psi):
     r"""Sections 11.2, 11.3. The gradients of the mean hinge loss in few array operations, without checks.
 
-    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With $t_i = G_i y_i s_i$ the
-    gate's product is $u_s = \dot F (t_s - \sigma_s \sum_{i \le s} t_i)$, the same as $t_s (1 - \sigma_s) - \sigma_s \sum_{i < s} t_i$.
+    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With
+    $t_i = G_i y_i s_i$ the gate's product is $u_k = \dot F (t_k - \sigma_k \sum_{i \le k} t_i)$, which is
+    $\dot F (t_k (1 - \sigma_k) - \sigma_k \sum_{i < k} t_i)$ as in refimpl.calculus.gating.
 
     P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,).
 
-    States: mamba Section 11.2 (gradient of W_C); mamba Section 11.2 (gradient of W_B); mamba Section 11.3 (gradient of w)
+    States: mamba Section 11.2 (gradient of W_C); mamba Section 11.2 (gradient of W_B)
     """
     W_B, W_C, w = Psi
     q, y = P[:, -1], P[:, :, -1]
-    s = (P @ (q @ W_C.T @ W_B)[:, :, None])[:, :, 0]
+    s = (P @ (q @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
     if w is None:
         Gy = y
     else:
-        G, sigma = _gates(P @ w)
+        G, sigma = _gates((P.reshape(-1, len(w)) @ w).reshape(s.shape))
         Gy = G * y
     t = Gy * s
     F = t.sum(axis=1)
@@ -123,9 +125,11 @@ def gradient(P, z, Psi):
 
 def _gates(a):
     """G and sigma from the pre-activations, by a product of what passes; nothing is divided by it."""
-    sigma = 1 / (1 + np.exp(-a))
+    e = np.exp(np.minimum(a, 700))  # below the largest float
+    passes = 1 / (1 + e)
+    sigma = e * passes
     G = np.ones_like(a)
-    np.multiply.accumulate(1 / (1 + np.exp(a[:, :0:-1])), axis=1, out=G[:, -2::-1])
+    np.multiply.accumulate(passes[:, :0:-1], axis=1, out=G[:, -2::-1])
     G *= sigma
     return G, sigma
 

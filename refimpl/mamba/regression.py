@@ -110,10 +110,10 @@ def run(setting, rng, steps, eta, alphas, prompts, gated=True, B=128):
 
     States: mamba Section 14 (regression)
     """
-    weights, batches, test = (np.random.default_rng(s) for s in rng.bit_generator.seed_seq.spawn(3))
+    weights, train, test = (np.random.default_rng(s) for s in rng.bit_generator.seed_seq.spawn(3))
     law = (setting.M1, setting.M2, setting.V)
-    draw = lambda rng, B: regression_prompts(rng, B, setting.l, *law, setting.p_a, setting.K)  # noqa: E731
-    Psi, _ = sgd(setting, start(setting, weights, gated), eta, B, steps, batches, draw=draw, gradient=sgd_gradient)
+    batches = iter(lambda: regression_prompts(train, B, setting.l, *law, setting.p_a, setting.K), None)
+    Psi, _ = sgd(setting, start(setting, weights, gated), eta, B, steps, train, batches=batches, gradient=sgd_gradient)
     outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
     encoded = partial(encode, M1=setting.M1, M2=setting.M2, beta=setting.beta, outliers=outliers)
     drawn = [regression_prompts(test, prompts, setting.l, *law, alpha, setting.K) for alpha in alphas]

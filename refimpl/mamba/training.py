@@ -13,7 +13,8 @@ import numpy as np
 from refimpl.checks import Diverged, count, finite, labels, number
 from refimpl.mamba.model import Weights, loss_gradient
 from refimpl.mamba.patterns import encode, gradient
-from refimpl.mamba.prompts import cycle, draw_training, training_prompts
+from refimpl.mamba.prompts import Prompts, draw_training, training_prompts
+from refimpl.mamba.tasks import condition_1, cycle
 
 
 class Setting(NamedTuple):
@@ -32,7 +33,7 @@ class Setting(NamedTuple):
     beta: float = 3.0
     kappa_a: float = 2.0
     p_a: float = 0.6
-    l: int = 20  # noqa: E741
+    l: int = 20
     delta: float = 0.2
     K: float = 0.5
     outlier_norm: float = 3.0
@@ -40,8 +41,9 @@ class Setting(NamedTuple):
 
 
 def initial(d, delta, rng, m=None, variance=None, gated=True):
-    r"""Section 2. W_B = W_C with $\delta$ on the first d diagonal entries, else 0 (the paper is silent); $w \sim N(0, I/(d+1))$.
+    r"""Section 2. $\delta$ on the first d diagonal entries of W_B and W_C; $w \sim N(0, I/(d+1))$.
 
+    The other entries are 0, where the paper is silent.
     m : the state size, d + 1 unless given; the printed m = l + 1 has fewer than d diagonal entries where l + 1 < d.
     variance : of w's entries, 1 / (d + 1) unless given.  gated : w = None if not.
     Returns Weights of shapes (m, d+1), (m, d+1), (d+1,).  Raises ValueError for a delta outside (0, 0.2].
@@ -57,7 +59,7 @@ def initial(d, delta, rng, m=None, variance=None, gated=True):
 
 
 def start(setting, rng, gated=True):
-    r"""Section 2. The initial weights in pattern coordinates: $\delta$ on the diagonal, and w's law stays $N(0, I/(d+1))$.
+    r"""Section 2. The initial weights in pattern coordinates: $\delta$ on the diagonal, $w \sim N(0, I/(d+1))$ still.
 
     Returns Weights (D, D+1), (D, D+1), (D+1,), D = M1 + M2 + V; w is None if not gated.
     Raises ValueError where D > d.
@@ -69,12 +71,14 @@ def start(setting, rng, gated=True):
     return initial(D, setting.delta, rng, m=D, variance=1 / (setting.d + 1), gated=gated)
 
 
-def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), draw=None, gradient=gradient):
-    r"""Section 8.3. $\Psi^{(t+1)} = \Psi^{(t)} - \eta \, \partial \frac{1}{B} \sum_{n \in \mathcal B_t} \ell(\Psi^{(t)}; P^n, z^n)$, fresh prompts each step.
+def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), batches=None, gradient=gradient):
+    r"""Section 8.3. $\Psi \gets \Psi - \eta \, \partial \frac{1}{B} \sum_{n \in \mathcal B_t} \ell(\Psi; P^n, z^n)$.
+
+    Every step has fresh prompts (N = B T in Theorem 1), and runs in pattern coordinates.
 
     Psi : Weights in pattern coordinates, as from start.  rng : draws the prompts of Definition 1.
     record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
-    draw : other prompts than Definition 1's, draw(rng, B) -> Prompts.  gradient : that of another layer or loss.
+    batches : an iterator of other Prompts than Definition 1's.  gradient : that of another layer or loss.
     Returns Psi after the last step, and the list of what was recorded.
     Raises ValueError for settings out of range, Diverged (a FloatingPointError) with the step and the last
     finite weights where they stop being finite.
@@ -82,21 +86,14 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), draw=None, gradien
     States: mamba Section 8.3 (algorithm)
     """
     eta, B, steps = number("eta", eta, above=0), count("B", B), count("steps", steps, 0)
-    M1, M2, V, beta, l, K = (getattr(setting, name) for name in ("M1", "M2", "V", "beta", "l", "K"))  # noqa: E741
-    tasks = cycle(M1) if setting.tasks is None else setting.tasks
-    training_prompts(np.random.default_rng(0), 1, l, tasks, M2, V, setting.p_a, K)  # refuses what is out of range
-    tasks = np.asarray(tasks, dtype=int)
-    if tasks.max() >= M1:
-        raise ValueError(f"tasks: each must name two different patterns below {M1}")
-    outliers = setting.kappa_a * setting.outlier_norm * np.eye(V)
+    outliers = np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     at, seen = set(at), []
     if record and 0 in at:
         seen.append(record(0, Psi))
     with np.errstate(all="ignore"):  # what overflows is found at its step
-        for t in range(1, steps + 1):
-            prompts = draw(rng, B) if draw else draw_training(rng, B, l, tasks, M2, V, setting.p_a, K)
+        for t, prompts in zip(range(1, steps + 1), batches or fresh_prompts(setting, B, rng)):
             try:
-                step, F = gradient(encode(prompts, M1, M2, beta, outliers), prompts.z, Psi)
+                step, F = gradient(encode(prompts, setting.M1, setting.M2, setting.beta, outliers), prompts.z, Psi)
             except ValueError as error:  # from a checked function, on what overflowed on its way there
                 if "must be finite" not in str(error):
                     raise
@@ -108,6 +105,24 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), draw=None, gradien
             if record and t in at:
                 seen.append(record(t, Psi))
     return Psi, seen
+
+
+def fresh_prompts(setting, B, rng):
+    """Section 8.3, Theorem 1(iv). Batches of B training prompts without end, each used once: N = B T.
+
+    Four batches are drawn at once, which costs less than one by one.
+    Yields Prompts.  Raises ValueError for settings out of range.
+
+    States: mamba Section 8.3 (algorithm); mamba Definition 1
+    """
+    tasks = cycle(setting.M1) if setting.tasks is None else setting.tasks
+    condition_1(tasks, setting.M1)  # for its check of the tasks: a set that fails the condition is trained too
+    law = (setting.l, np.asarray(tasks, dtype=int), setting.M2, setting.V, setting.p_a, setting.K)
+    training_prompts(np.random.default_rng(0), 1, *law)  # refuses what else is out of range
+    while True:
+        four = draw_training(rng, 4 * B, *law)
+        for first in range(0, 4 * B, B):
+            yield Prompts(*(x[first : first + B] for x in four))
 
 
 def descend(Psi, step, eta):

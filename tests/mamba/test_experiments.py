@@ -17,7 +17,8 @@ from refimpl.mamba.experiments import (
     trained,
 )
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import UNSEEN, all_tasks, cycle, test_prompts
+from refimpl.mamba.prompts import UNSEEN, test_prompts
+from refimpl.mamba.tasks import all_tasks, cycle
 from refimpl.mamba.training import Setting, error
 from refimpl.sweep import sweep
 
@@ -43,7 +44,9 @@ def test_figure_2_fails_for_flipped_unseen_outliers_of_the_training_magnitude():
 @pytest.mark.states("mamba Figure 2", "mamba Section 2 (generalisation error)")
 def test_errors_are_those_of_the_prompts_drawn_by_hand():
     setting, case = Setting(), Case(magnitude=2.0, K=1.0, test="all")
-    models = [trained(setting, gated, np.random.default_rng(0), 100, eta)[0] for gated, eta in ((True, 1.0), (False, 0.01))]
+    models = [
+        trained(setting, gated, np.random.default_rng(0), 100, eta)[0] for gated, eta in ((True, 1.0), (False, 0.01))
+    ]
     got = test_errors(models, setting, case, "random", 0.5, 400, np.random.default_rng(5))
     p = test_prompts(np.random.default_rng(5), 400, 20, all_tasks(6), 10, 3, 0.5, 1.0, "random")
     P = encode(p, 6, 10, 3.0, 2.0 * 3.0 * np.array(UNSEEN))

@@ -223,5 +223,7 @@ def test_shapes_are_named():
         output(P, Weights(W, np.ones((5, 3)), np.ones(4)))
     with pytest.raises(ValueError, match="^z: labels must be -1 or"):
         loss_gradient(P, [0, 1], Weights(W, W, None))
+    with pytest.raises(ValueError, match="^h_0: axis"):
+        recurrence(P[0], W, W, np.ones((4, 4)), np.zeros((1, 1)))
     with pytest.raises(ValueError, match="^P: has an empty axis"):
         loss(np.ones((0, 3, 4)), [], Weights(W, W, None))

@@ -1,5 +1,7 @@
 """Pattern coordinates hold the same model as the plain form: outputs, gradients, and a whole training run."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 
 from refimpl.mamba.model import Weights, attention, gates, loss_gradient, output
 from refimpl.mamba.patterns import axes, encode, forward, from_coordinates, gradient, to_coordinates
-from refimpl.mamba.prompts import UNSEEN, all_tasks, cycle, orthogonal_patterns, test_prompts, tokens, training_prompts, unseen_outliers
-from refimpl.mamba.training import Setting, initial, plain_step, sgd
+from refimpl.mamba.prompts import UNSEEN, test_prompts, tokens, unseen_outliers
+from refimpl.mamba.tasks import all_tasks, orthogonal_patterns
+from refimpl.mamba.training import Setting, fresh_prompts, initial, plain_step, sgd
 from tests.mamba.draws import models
 from tests.strategies import seeds
 
@@ -17,7 +20,9 @@ SETTING = Setting()  # d = 30, M1 = 6, M2 = 10, V = 3
 
 def turned(rng):
     """Section 4.1's patterns in random directions of R^30, and a unit vector u orthogonal to them all."""
-    patterns = orthogonal_patterns(SETTING.M1, SETTING.M2, SETTING.V, SETTING.d, SETTING.beta, SETTING.outlier_norm, rng)
+    patterns = orthogonal_patterns(
+        SETTING.M1, SETTING.M2, SETTING.V, SETTING.d, SETTING.beta, SETTING.outlier_norm, rng
+    )
     E = axes(patterns)
     u = rng.standard_normal(SETTING.d)
     u -= E.T @ (E @ u)
@@ -37,6 +42,8 @@ def test_encoded_prompts_are_the_tokens_in_the_axes(seed, alpha):
     np.testing.assert_allclose(encoded[..., :-1], P[..., :-1] @ E.T, atol=1e-12)
     np.testing.assert_allclose(encoded[..., :-1] @ E, P[..., :-1], atol=1e-12)
     assert np.array_equal(encoded[..., -1], P[..., -1])
+    lengths = np.array([4.0, 5.0, 6.0])  # one axis each
+    assert np.array_equal(encode(p, 6, 10, 3.0, lengths), encode(p, 6, 10, 3.0, np.diag(lengths)))
 
 
 @pytest.mark.states("mamba Eq. 3")
@@ -65,9 +72,8 @@ def test_sgd_takes_the_same_steps_in_both_coordinates(gated):
     E, eta, B = axes(patterns), 0.5 if gated else 0.005, 16
     Psi_0 = initial(SETTING.d, SETTING.delta, rng, gated=gated)
     inside, _ = sgd(SETTING, to_coordinates(Psi_0, E), eta, B, 40, np.random.default_rng(1))
-    plain, same = Psi_0, np.random.default_rng(1)
-    for _ in range(40):
-        p = training_prompts(same, B, SETTING.l, cycle(SETTING.M1), SETTING.M2, SETTING.V, SETTING.p_a, SETTING.K)
+    plain, same = Psi_0, fresh_prompts(SETTING, B, np.random.default_rng(1))
+    for p in islice(same, 40):
         plain = plain_step(plain, tokens(p, patterns, SETTING.kappa_a * patterns.v), p.z, eta)
     lifted = from_coordinates(inside, Psi_0, E)
     assert np.max(np.abs(plain.W_B - Psi_0.W_B)) > 0.01  # it did train
@@ -83,7 +89,9 @@ def test_sgd_takes_the_same_steps_in_both_coordinates(gated):
     if gated:  # and u matters: without it the gates are others
         other = tokens(p, patterns, outliers - np.outer([2.0, -4.0, 8.0], u))
         assert np.max(np.abs(gates(other, plain.w) - gates(tokens(p, patterns, outliers), plain.w))) > 1e-3
-        assert np.allclose(attention(other, *plain[:2]), attention(tokens(p, patterns, outliers), *plain[:2]), atol=1e-11)
+        assert np.allclose(
+            attention(other, *plain[:2]), attention(tokens(p, patterns, outliers), *plain[:2]), atol=1e-11
+        )
 
 
 def test_a_small_state_has_no_pattern_coordinates():
@@ -97,6 +105,6 @@ def test_a_small_state_has_no_pattern_coordinates():
 @pytest.mark.states("mamba Eq. 3")
 def test_saturated_gates_give_zeros_and_ones():
     P = np.array([[[800.0, 1.0], [0.0, 1.0], [-800.0, 0.0]]])
-    with np.errstate(all="raise", over="ignore", under="ignore"):
+    with np.errstate(all="raise", under="ignore"):
         G = forward(P, Weights(np.ones((1, 2)), np.ones((1, 2)), np.array([1.0, 0.0])))[1]
     np.testing.assert_allclose(G, [[0.5, 0.5, 0]], atol=1e-300)

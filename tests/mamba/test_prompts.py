@@ -8,19 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from refimpl.mamba.prompts import (
-    UNSEEN,
-    all_tasks,
-    balanced_tasks,
-    condition_1,
-    cycle,
-    disjoint_pairs,
-    orthogonal_patterns,
-    test_prompts,
-    tokens,
-    training_prompts,
-    unseen_outliers,
-)
+from refimpl.mamba.prompts import UNSEEN, test_prompts, tokens, training_prompts, unseen_outliers
+from refimpl.mamba.tasks import all_tasks, balanced_tasks, condition_1, cycle, disjoint_pairs, orthogonal_patterns
 from tests.strategies import seeds
 
 
@@ -109,7 +98,11 @@ def test_test_prompts_follow_definition_2():
 
 @pytest.mark.states("mamba Definition 2", "mamba Example 1")
 def test_labels_of_outlier_examples():
-    for labelling, expected in (("flipped", lambda f: -f), ("targeted", np.ones_like), (lambda p, _: p.y[:, :-1], lambda f: f)):
+    for labelling, expected in (
+        ("flipped", lambda f: -f),
+        ("targeted", np.ones_like),
+        (lambda p, _: p.y[:, :-1], lambda f: f),
+    ):
         p = test_prompts(rng(), 100, 8, cycle(3), 2, 1, 0.5, labelling=labelling)
         f, outlier = np.where(p.j == p.tasks[:, :1], 1, -1)[:, :-1], p.s[:, :-1] >= 0
         assert np.array_equal(p.y[:, :-1], np.where(outlier, expected(f), f))
@@ -120,7 +113,7 @@ def test_labels_of_outlier_examples():
 
 @pytest.mark.states("mamba Eq. 5")
 @given(seed=seeds, l=st.integers(1, 9), alpha=st.floats(0, 0.99), counted=st.booleans())
-def test_counts_and_placements(seed, l, alpha, counted):  # noqa: E741
+def test_counts_and_placements(seed, l, alpha, counted):
     for placement in ("farthest", "closest", "random"):
         p = test_prompts(rng(seed), 5, l, cycle(3), 2, 2, alpha, counted=counted, placement=placement)
         outlier = p.s[:, :-1] >= 0

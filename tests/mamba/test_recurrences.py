@@ -13,7 +13,7 @@ from refimpl.mamba import architectures, recurrences
 from refimpl.mamba.architectures import LAYERS, errors, forward, gradient, trained
 from refimpl.mamba.model import Weights, loss_gradient
 from refimpl.mamba.patterns import encode
-from refimpl.mamba.prompts import cycle, training_prompts
+from refimpl.mamba.prompts import training_prompts
 from refimpl.mamba.recurrences import (
     chunked,
     final_gates,
@@ -35,6 +35,7 @@ from refimpl.mamba.recurrences import (
     segment_products,
     summands,
 )
+from refimpl.mamba.tasks import cycle
 from refimpl.mamba.training import Setting, start
 from tests.mamba.draws import models
 from tests.strategies import floats, seeds

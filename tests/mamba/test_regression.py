@@ -12,8 +12,9 @@ from refimpl.calculus.differences import central_difference, gradient_error
 from refimpl.checks import Diverged
 from refimpl.mamba.model import Weights, output
 from refimpl.mamba.patterns import encode
-from refimpl.mamba.prompts import orthogonal_patterns, tokens
+from refimpl.mamba.prompts import tokens
 from refimpl.mamba.regression import label_average, loss, loss_gradient, regression_prompts, run
+from refimpl.mamba.tasks import orthogonal_patterns
 from refimpl.mamba.training import Setting
 from tests.mamba.draws import models
 from tests.mamba.test_model import slow_output, slow_output_gradient_w

@@ -1,5 +1,7 @@
 """SGD as Section 8.3 says, the initial weights of Section 2, and an error that no NaN passes for success."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -7,8 +9,9 @@ from scipy.stats import kstest
 from refimpl.checks import Diverged
 from refimpl.mamba.model import Weights, loss, output
 from refimpl.mamba.patterns import axes, encode, from_coordinates
-from refimpl.mamba.prompts import cycle, orthogonal_patterns, tokens, training_prompts
-from refimpl.mamba.training import Setting, descend, error, initial, plain_step, sgd, start
+from refimpl.mamba.prompts import tokens, training_prompts
+from refimpl.mamba.tasks import cycle, orthogonal_patterns
+from refimpl.mamba.training import Setting, descend, error, fresh_prompts, initial, plain_step, sgd, start
 
 SMALL = Setting(d=9, M1=3, M2=2, V=2, l=6)
 
@@ -49,13 +52,12 @@ def test_the_printed_state_size_hides_the_patterns_beyond_it():
 @pytest.mark.states("mamba Section 8.3 (algorithm)")
 def test_sgd_is_the_update_written_out():
     # Against plain_step on the same prompts, for patterns on the axes; test_patterns has the turned ones.
-    Psi_0, rng = initial(7, 0.2, np.random.default_rng(0), m=7), np.random.default_rng(3)
+    Psi_0 = initial(7, 0.2, np.random.default_rng(0), m=7)
     seen = []
     Psi, recorded = sgd(SMALL, Psi_0, 0.5, 4, 5, np.random.default_rng(3), lambda t, x: (t, x.w.copy()), at=(0, 2, 5))
     plain = Psi_0
-    for t in range(6):
+    for t, p in enumerate(islice(fresh_prompts(SMALL, 4, np.random.default_rng(3)), 6)):
         seen += [(t, plain.w)] if t in (0, 2, 5) else []
-        p = training_prompts(rng, 4, SMALL.l, cycle(3), 2, 2, SMALL.p_a, SMALL.K)
         P = tokens(p, orthogonal_patterns(3, 2, 2, 7), SMALL.kappa_a * 3.0 * np.eye(2, 7, 5))
         plain, last = plain_step(plain, P, p.z, 0.5), plain
     for got, expected in zip(Psi, last):
@@ -63,6 +65,14 @@ def test_sgd_is_the_update_written_out():
     assert [t for t, _ in recorded] == [0, 2, 5]
     for (_, got), (_, expected) in zip(recorded, seen):
         np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.states("mamba Section 8.3 (algorithm)", "mamba Definition 1")
+def test_every_batch_is_fresh():
+    drawn = list(islice(fresh_prompts(SMALL._replace(tasks=[(0, 2)]), 3, np.random.default_rng(0)), 9))
+    kappas = np.concatenate([p.kappa.ravel() for p in drawn])
+    assert len(np.unique(kappas)) == kappas.size == 9 * 3 * 7  # no number is used twice
+    assert all(len(x) == 3 for p in drawn for x in p) and all(np.all(p.tasks == (0, 2)) for p in drawn)
 
 
 @pytest.mark.states("mamba Section 8.3 (algorithm)")
