@@ -15,7 +15,7 @@ STATEMENTS = [
 SETTINGS = {
     "d": 30, "M1": 6, "M2": 10, "V": 3, "beta": 3, "kappa_a": 2, "p_a": 0.6, "l": 20, "delta": 0.2, "K": 0.5,
     "outlier_norm": 3, "B": 128, "tau": 1.0, "gamma": 0.9, "eta": {name: layer.eta for name, layer in LAYERS.items()},
-    "steps": 1500, "seeds": 3, "prompts": 1000, "alphas": [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+    "steps": 1200, "seeds": 3, "prompts": 1000, "alphas": [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
     "labellings": ["flipped", "targeted", "random"],
 }  # fmt: skip
 QUICK = {"seeds": 1, "prompts": 500, "steps": 400}
