@@ -18,7 +18,6 @@ from refimpl.calculus.losses import hinge_derivative, sigmoid
 from refimpl.mamba.experiments import CHUNK
 from refimpl.mamba.patterns import encode
 from refimpl.mamba.prompts import test_prompts
-from refimpl.mamba.tasks import cycle
 from refimpl.mamba.recurrences import (
     final_gates,
     gated_linear_attention_decay,
@@ -33,6 +32,7 @@ from refimpl.mamba.recurrences import (
     retnet_decay,
     summands,
 )
+from refimpl.mamba.tasks import cycle
 from refimpl.mamba.training import Setting, error, sgd, start
 
 GAMMA = 0.9  # RetNet's fixed decay
@@ -165,7 +165,7 @@ def trained(name, setting, rng, steps, eta=None, B=128, blind=False):
     return sgd(setting, Psi, eta or layer.eta, B, steps, batches, gradient=partial(gradient, layer, blind=blind))[0]
 
 
-def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=False, setting=Setting()):
+def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=False, setting=None):
     r"""Section 12. Test errors of a layer, trained once: training outliers, $\kappa_a' = \kappa_a$, tasks of the cycle.
 
     Returns (labellings, alphas) errors, and the mean gate (2,) of clean examples and of those with an outlier
@@ -173,6 +173,7 @@ def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=F
 
     States: mamba Section 12 (Mamba-2)
     """
+    setting = setting or Setting()
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
     Psi = trained(name, setting, streams[0], steps, blind=blind)
     outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)

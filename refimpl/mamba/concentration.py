@@ -65,7 +65,7 @@ def printed_range(p):
     """
     p = number("p", p, above=0, most=1 - 1e-9)
     last = 1 / p - 1
-    room = lambda gamma: _divergence((1 + gamma) * p, p) - p * gamma**2 / 3  # noqa: E731
+    room = lambda gamma: _divergence((1 + gamma) * p, p) - p * gamma**2 / 3
     if p >= 1 / 6:
         return last
     convex = (1 + np.sqrt(1 - 6 * p)) / (2 * p) - 1

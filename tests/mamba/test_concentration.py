@@ -92,7 +92,7 @@ def test_other_laws_on_the_unit_interval_by_monte_carlo():
 @pytest.mark.states("mamba Lemma 1")
 @pytest.mark.erratum("mamba-chernoff-range")
 def test_the_printed_upper_tail_fails_past_its_range():
-    printed = lambda m, p, gamma: np.exp(-m * p * gamma**2 / 3)  # noqa: E731
+    printed = lambda m, p, gamma: np.exp(-m * p * gamma**2 / 3)
     # One coin of mean .01 at gamma = 99, inside the printed [0, 1/p - 1]: heads has probability .01, the bound is 6e-15
     left, right = upper_tail(1, 0.01, 99.0)
     assert left == pytest.approx(0.01) and printed(1, 0.01, 99.0) < 1e-13 and left <= right

@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refimpl.calculus.differences import gradient_error
-from refimpl.mamba.model import Weights, loss_gradient as head_gradient, recurrence
+from refimpl.mamba.model import Weights, recurrence
+from refimpl.mamba.model import loss_gradient as head_gradient
 from refimpl.mamba.multiclass import block_prompt, blocks, class_of, error, labels_of, loss, loss_gradient, output, run
 from refimpl.mamba.training import Setting
 from tests.strategies import seeds

@@ -182,7 +182,7 @@ def test_outputs_are_those_of_the_recurrences(drawn, seed, tau):
 def test_gradients_of_scalar_gates(drawn, seed, tau, gamma):
     P, dF, W_B, W_C, w, _, a = gated(drawn, seed, tau)
     x = dF[:, None, None] * summands(P, W_B, W_C)
-    F = lambda decay: dF @ output(P, W_B, W_C, final_gates(decay))  # noqa: E731
+    F = lambda decay: dF @ output(P, W_B, W_C, final_gates(decay))
     by_w, by_a = mamba2_gradient(P, w, a, final_gates(mamba2_decay(P, w, a)) * x)
     agrees(lambda w: F(mamba2_decay(P, w, a)), by_w, w, x)
     agrees(lambda a: F(mamba2_decay(P, w, a)), np.array(by_a), a, x)
@@ -222,13 +222,13 @@ def test_gradients_of_channel_gates(drawn, seed, tau):
     P, dF, W_B, W_C, _, W, _ = gated(drawn, seed, tau)
     x = dF[:, None, None] * summands(P, W_B, W_C, len(W_B))
     by_W = gated_linear_attention_gradient(P, W, tau, final_gates(gated_linear_attention_decay(P, W, tau)) * x)
-    F = lambda W: dF @ output(P, W_B, W_C, final_gates(gated_linear_attention_decay(P, W, tau)))  # noqa: E731
+    F = lambda W: dF @ output(P, W_B, W_C, final_gates(gated_linear_attention_decay(P, W, tau)))
     agrees(F, by_W, W, x)
     decay, slope = gated_linear_attention_decay(P, W, tau), sigmoid(-(P @ W.T)) / tau
     rows = [forward_derivative(x[..., c], decay[..., c], (decay * slope)[..., c, None] * P) for c in range(len(W))]
     close(by_W, rows, rtol=1e-8, atol=1e-9)
     # Eq. 35, of the form that is printed
-    printed = lambda W: dF @ output(P, W_B, W_C, own_gate(P, W, tau))  # noqa: E731
+    printed = lambda W: dF @ output(P, W_B, W_C, own_gate(P, W, tau))
     by_own = own_gate_gradient(P, W, tau, own_gate(P, W, tau) * x)
     agrees(printed, by_own, W, x)
     displayed = np.zeros_like(W)
@@ -277,7 +277,7 @@ def test_the_loss_gradient_of_each_layer(name):
     assert np.min(np.abs(1 - p.z * F)) > 1e-3  # away from the kink
     for field in [field for field in Psi._fields if getattr(Psi, field) is not None]:
         by, x = getattr(got, field), getattr(Psi, field)
-        assert gradient_error(lambda x: mean_loss(Psi._replace(**{field: x})), by, x) < 1e-5  # noqa: B023
+        assert gradient_error(lambda x: mean_loss(Psi._replace(**{field: x})), by, x) < 1e-5
 
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (gated retention)")

@@ -52,7 +52,7 @@ def test_gradients_against_differences_and_the_displayed_sums(drawn, seed, gated
     got = loss_gradient(P, z, Psi)
     for name, x in Psi._asdict().items():
         if x is not None:
-            numeric = central_difference(lambda x: loss(P, z, Psi._replace(**{name: x})), x)  # noqa: B023
+            numeric = central_difference(lambda x: loss(P, z, Psi._replace(**{name: x})), x)
             np.testing.assert_allclose(getattr(got, name), numeric, rtol=1e-5, atol=1e-7 * (1 + loss(P, z, Psi)))
     if gated:
         slow = np.mean([(f - t) * slow_output_gradient_w(p, Psi) for f, t, p in zip(F, z, P)], axis=0)
@@ -131,7 +131,7 @@ def test_random_labels_do_not_cancel_in_the_squared_loss():
         left = np.mean([getattr(g, name) for g in by_label], axis=0) - getattr(without, name)
         if name != "W_C":  # the label coordinate, held at 0 by assumption
             left[..., -1] = 0
-        penalty = lambda x: label_average(P, z, Psi._replace(**{name: x}), carried)[1].sum()  # noqa: B023, E731
+        penalty = lambda x: label_average(P, z, Psi._replace(**{name: x}), carried)[1].sum()
         numeric = np.zeros_like(left)
         for place in np.ndindex(left.shape):
             if name == "W_C" or place[-1] < left.shape[-1] - 1:
