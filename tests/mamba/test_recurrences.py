@@ -296,7 +296,6 @@ def test_no_example_has_a_gate_before_itself(drawn, seed, change):
     assert not np.array_equal(own_gate(P, W)[:, 0], own_gate(other, W)[:, 0])
 
 
-@pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (RetNet)", "mamba Section 12 (gated retention)")
 def test_trained_on_outliers_only_a_gate_before_the_example_survives_a_flipped_majority():
     # Exact counts of flipped outliers, 12 and 8 of 20. Below 1/2 each layer is right; above only those with own gates.
     for name in ("Mamba-2", "RetNet", "gated retention", "Mamba-2, input step"):
