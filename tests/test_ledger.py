@@ -19,8 +19,6 @@ UNTAGGED = {
     "refimpl.calculus.differences": "the checker, which knows no statement",
     "refimpl.calculus.losses:margin": "the argument z = Y f of the losses",
     "refimpl.calculus.losses:sigmoid": "an elementary function",
-    "refimpl.calculus.losses:squared": "an elementary loss",
-    "refimpl.calculus.losses:squared_derivative": "an elementary loss",
 }
 
 

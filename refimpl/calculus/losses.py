@@ -81,6 +81,8 @@ def squared(f, y):
     r"""Section 14. $\frac12 (f - y)^2$.
 
     f, y : one shape, finite.  Returns that shape.  Raises ValueError where the shapes differ.
+
+    States: mamba Section 14 (regression)
     """
     f, y = arrays(f=(f, "..."), y=(y, "..."))
     return (f - y) ** 2 / 2
@@ -90,6 +92,8 @@ def squared_derivative(f, y):
     r"""Section 14. $f - y$, the derivative of the squared loss in f.
 
     f, y : one shape, finite.  Returns that shape.  Raises ValueError where the shapes differ.
+
+    States: mamba Section 14 (regression)
     """
     f, y = arrays(f=(f, "..."), y=(y, "..."))
     return f - y

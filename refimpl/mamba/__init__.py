@@ -17,6 +17,11 @@ Reading table, in the paper's order; the tests are in tests/mamba, test_gating i
     (ours)              scaling         iterations_law, iterations_needed, exponent        test_guarantees
     (ours)              boundaries      Probe, boundary                                    test_guarantees
     3.1, 4.1: Figure 2  experiments     figure_2, through_training, gate_values            test_experiments
+    9: Lemmas 1, 2      concentration   upper_tail, lower_tail, sub_gaussian_norm          test_concentration
+    12, Eq. 35          recurrences     recurrence, gated_sum, chunked, output             test_recurrences
+    12 (ours)           architectures   LAYERS, gradient, trained, errors                  test_recurrences
+    13: Eq. 36          multiclass      block_prompt, output, loss_gradient, run           test_multiclass
+    14                  regression      regression_prompts, loss_gradient, label_average   test_regression
 
 Read model first, then prompts; patterns says why training may forget d. Data flow of a training step:
 rng -> Prompts (indices) -> P (patterns.encode, or prompts.tokens) -> gradient -> Weights.
@@ -45,6 +50,9 @@ Glossary.
     S, rate        E sum G_i 1[clean], \eta r  Lemma 3    r = \beta^2 S / (2 M_1)
     drive          (ours)                    Lemma 4       attention on the query's pattern less the partner's
     epsilon, c     \epsilon; the constants   Theorem 1     c = Constants(...)
+    decay          \gamma_i                  Section 12    (l,) or (l, d0|1, m|1); (..., l, c) in F
+    x, t, L        y_i k_i q, G x, dF/d ln \gamma  Section 12  (..., l+1, c), c = 1 or m
+    theta          the gate's parameters     architectures  in regression: f's coefficients (B, M1)
     D, E           (ours)                    patterns      M1 + M2 + V; the unit patterns (D, d)
 
 Where the paper is silent (h_0, m, K, the outliers' norm, eta, B, T, kappa_a'), each choice stands in the

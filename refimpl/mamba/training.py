@@ -71,13 +71,14 @@ def start(setting, rng, gated=True):
     return initial(D, setting.delta, rng, m=D, variance=1 / (setting.d + 1), gated=gated)
 
 
-def sgd(setting, Psi, eta, B, steps, rng, record=None, at=()):
+def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), batches=None, gradient=gradient):
     r"""Section 8.3. $\Psi \gets \Psi - \eta \, \partial \frac{1}{B} \sum_{n \in \mathcal B_t} \ell(\Psi; P^n, z^n)$.
 
     Every step has fresh prompts (N = B T in Theorem 1), and runs in pattern coordinates.
 
     Psi : Weights in pattern coordinates, as from start.  rng : draws the prompts of Definition 1.
     record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
+    batches : an iterator of other Prompts than Definition 1's.  gradient : that of another layer or loss.
     Returns Psi after the last step, and the list of what was recorded.
     Raises ValueError for settings out of range, Diverged (a FloatingPointError) with the step and the last
     finite weights where they stop being finite.
@@ -90,8 +91,13 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=()):
     if record and 0 in at:
         seen.append(record(0, Psi))
     with np.errstate(all="ignore"):  # what overflows is found at its step
-        for t, prompts in zip(range(1, steps + 1), fresh_prompts(setting, B, rng)):
-            step, F = gradient(encode(prompts, setting.M1, setting.M2, setting.beta, outliers), prompts.z, Psi)
+        for t, prompts in zip(range(1, steps + 1), batches or fresh_prompts(setting, B, rng)):
+            try:
+                step, F = gradient(encode(prompts, setting.M1, setting.M2, setting.beta, outliers), prompts.z, Psi)
+            except ValueError as error:  # from a checked function, on what overflowed on its way there
+                if "must be finite" not in str(error):
+                    raise
+                raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, Psi) from error
             after = descend(Psi, step, eta)
             if not np.isfinite(F.sum() + sum(W.sum() for W in after if W is not None)):
                 raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, Psi)

@@ -59,6 +59,7 @@ def test_at_the_kink_the_convention_lies_between_the_one_sided_differences():
     assert losses.hinge_derivative(1.0) == 0  # the documented choice
 
 
+@pytest.mark.states("mamba Section 14 (regression)")
 @given(f=vectors(100), y=floats(100))
 def test_squared_loss(f, y):
     y = np.full_like(f, y)
