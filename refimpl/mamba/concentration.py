@@ -1,10 +1,10 @@
 r"""Section 9: the tail bounds that the proofs draw on, each with its constant and the range in which it holds.
 
-    upper_tail, lower_tail     Lemma 1: exact binomial tail <= its bound
-    printed_range              Lemma 1: up to which gamma the printed upper bound is one
-    sub_gaussian_norm          Definition 3, of a law with finitely many values
-    exponential_moment         what carries Lemma 2
-    hoeffding                  Lemma 2: exact tail <= its bound, c = 1/(8e)
+upper_tail, lower_tail     Lemma 1: exact binomial tail <= its bound
+printed_range              Lemma 1: up to which gamma the printed upper bound is one
+sub_gaussian_norm          Definition 3, of a law with finitely many values
+exponential_moment         what carries Lemma 2
+hoeffding                  Lemma 2: exact tail <= its bound, c = 1/(8e)
 """
 
 import itertools

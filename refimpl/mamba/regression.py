@@ -1,9 +1,9 @@
 r"""Section 14: linear regression in context, the squared loss, outliers with random labels.
 
-    prompts = regression_prompts(rng, B, l, M1, M2, V, p_a, K)        y = f(x), f linear; labels N(0, 1) on outliers
-    loss, loss_gradient                                               of the mean of (F - z)^2 / 2
-    label_average                                                     what random labels do to the expected loss
-    run(setting, ...)                                                 trained, then tested at each alpha
+prompts = regression_prompts(rng, B, l, M1, M2, V, p_a, K)        y = f(x), f linear; labels N(0, 1) on outliers
+loss, loss_gradient                                               of the mean of (F - z)^2 / 2
+label_average                                                     what random labels do to the expected loss
+run(setting, ...)                                                 trained, then tested at each alpha
 """
 
 from functools import partial
