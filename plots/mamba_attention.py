@@ -46,22 +46,47 @@ def draw(settings, seed, jobs, progress):
 
     end = f"after {steps} steps, tasks of the training cycle"
     claims = [
-        claim("The mass on the query's pattern becomes larger than a constant", ">= Theta(1)", f"{same[-1]:.1f}",
-              ">= 1 in every seed", np.all(mass[:, -1, 0] >= 1), end),
-        claim("It is larger than the mass on other patterns, and the gap grows", "increases during training",
-              f"gap {same[0] - different[0]:.1f} at the start, {same[-1] - different[-1]:.1f} at the end",
-              "gap at the end > at the start > 0 in every seed",
-              np.all((gap[:, -1] > gap[:, 0]) & (gap[:, 0] > 0)), end),
-        claim("The mass on other patterns stays below a small bound", "<= Theta(epsilon / (1 - p_a))",
-              f"{different[-1]:.1f}",
-              "<= 0.1 in every seed (one-sided, as printed)", np.all(mass[:, -1, 1] <= 0.1), end),
-        claim("Other patterns get little attention of either sign",
-              "|p_i^T W_B^T W_C p_query| <~ epsilon (Section 10.2)",
-              f"mass {different[-1]:.1f}", "size <= 0.1 in every seed", np.all(np.abs(mass[:, -1, 1]) <= 0.1), end),
-        claim("Other patterns get no more than little attention on every task of T", "f in T (Definition 2)",
-              "by distance on the cycle 1, 2, ...: " + ", ".join(f"{x:.2f}" for x in attention[1:]), "each <= 0.1",
-              np.all(attention[1:] <= 0.1), "trained on the cycle with p_a = 0.6, eta = 1, one seed"),
-    ]  # fmt: skip
+        claim(
+            "The mass on the query's pattern becomes larger than a constant",
+            ">= Theta(1)",
+            f"{same[-1]:.1f}",
+            ">= 1 in every seed",
+            np.all(mass[:, -1, 0] >= 1),
+            end,
+        ),
+        claim(
+            "It is larger than the mass on other patterns, and the gap grows",
+            "increases during training",
+            f"gap {same[0] - different[0]:.1f} at the start, {same[-1] - different[-1]:.1f} at the end",
+            "gap at the end > at the start > 0 in every seed",
+            np.all((gap[:, -1] > gap[:, 0]) & (gap[:, 0] > 0)),
+            end,
+        ),
+        claim(
+            "The mass on other patterns stays below a small bound",
+            "<= Theta(epsilon / (1 - p_a))",
+            f"{different[-1]:.1f}",
+            "<= 0.1 in every seed (one-sided, as printed)",
+            np.all(mass[:, -1, 1] <= 0.1),
+            end,
+        ),
+        claim(
+            "Other patterns get little attention of either sign",
+            "|p_i^T W_B^T W_C p_query| <~ epsilon (Section 10.2)",
+            f"mass {different[-1]:.1f}",
+            "size <= 0.1 in every seed",
+            np.all(np.abs(mass[:, -1, 1]) <= 0.1),
+            end,
+        ),
+        claim(
+            "Other patterns get no more than little attention on every task of T",
+            "f in T (Definition 2)",
+            "by distance on the cycle 1, 2, ...: " + ", ".join(f"{x:.2f}" for x in attention[1:]),
+            "each <= 0.1",
+            np.all(attention[1:] <= 0.1),
+            "trained on the cycle with p_a = 0.6, eta = 1, one seed",
+        ),
+    ]
     numbers = {
         "step": at,
         "same": same,

@@ -11,20 +11,41 @@ from refimpl.sweep import sweep
 
 TITLE = "Theorems 2 and 4 from both sides: the error inside and outside of each condition"
 STATEMENTS = [
-    "mamba Theorem 2", "mamba Remark 3", "mamba Theorem 4", "mamba Theorem 4 (prompt length)", "mamba Remark 6",
+    "mamba Theorem 2",
+    "mamba Remark 3",
+    "mamba Theorem 4",
+    "mamba Theorem 4 (prompt length)",
+    "mamba Remark 6",
     "mamba Section 3.1 (P1-P3)",
-]  # fmt: skip
+]
 SETTINGS = {
-    "train": "all", "steps": [3000, 1000], "etas": [1.0, 0.01], "seeds": 3, "prompts": 2000, "epsilon": 0.02,
-    "p_a": 0.6, "l_tr": 20, "kappa_a": 2, "lengths": [10, 20, 40, 80], "linear lengths": [20, 80, 320],
-    "alphas": [0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95], "linear alphas": [0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7],
-    "magnitudes": [0.25, 0.5, 1.0, 2.0, 4.0, 16.0], "sums": [-1.0, -0.3, 0.0, 0.1, 0.3, 1.0],
+    "train": "all",
+    "steps": [3000, 1000],
+    "etas": [1.0, 0.01],
+    "seeds": 3,
+    "prompts": 2000,
+    "epsilon": 0.02,
+    "p_a": 0.6,
+    "l_tr": 20,
+    "kappa_a": 2,
+    "lengths": [10, 20, 40, 80],
+    "linear lengths": [20, 80, 320],
+    "alphas": [0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95],
+    "linear alphas": [0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7],
+    "magnitudes": [0.25, 0.5, 1.0, 2.0, 4.0, 16.0],
+    "sums": [-1.0, -0.3, 0.0, 0.1, 0.3, 1.0],
     "gaps": [0.01, 0.016, 0.025, 0.04, 0.063, 0.1],
-}  # fmt: skip
+}
 QUICK = {
-    "steps": [1500, 500], "seeds": 2, "prompts": 500, "lengths": [10, 40], "linear lengths": [20, 80],
-    "alphas": [0.25, 0.5, 0.7, 0.9], "linear alphas": [0.4, 0.45, 0.55, 0.6], "magnitudes": [0.5, 2.0, 4.0],
-}  # fmt: skip
+    "steps": [1500, 500],
+    "seeds": 2,
+    "prompts": 500,
+    "lengths": [10, 40],
+    "linear lengths": [20, 80],
+    "alphas": [0.25, 0.5, 0.7, 0.9],
+    "linear alphas": [0.4, 0.45, 0.55, 0.6],
+    "magnitudes": [0.5, 2.0, 4.0],
+}
 SMALL = ((0.1, 0.0, 0.0),)  # a mixture of sum 0.1
 
 
@@ -56,7 +77,7 @@ def draw(settings, seed, jobs, progress):
     magnitude_panel(axes[1, 1], found["magnitude"], settings)
     axes[1, 2].plot(*zip(*sorted((x, e[0]) for x, e in found["sum"].items())), "o-", color=style.COLOURS[0], ms=4)
     axes[1, 2].axvline(0, color=style.COLOURS[4], lw=0.8, ls=":")
-    axes[1, 2].set(xlabel=r"$\sum_i \lambda_i$, with $\lambda_2 = -1/2$", ylabel="Mamba's error", title="(a)")
+    axes[1, 2].set(xlabel=r"$\sum_i \lambda_i$, with $\lambda_2 = -1/2$", ylabel="Mamba's error", title="Theorem 2(a)")
     numbers = {name: {str(key): e for key, e in group.items()} for name, group in found.items()}
     return figure, verdicts(found, fit, settings), numbers | {"examples needed": needed, "exponent": fit}
 
@@ -129,27 +150,67 @@ def verdicts(found, fit, settings):
     magnitude = {key: e[0] for key, e in found["magnitude"].items()}
     worst, best = max(inside), min(outside)
     return [
-        claim("Theorem 2: inside (c) and (d) Mamba's error is at most epsilon", f"<= epsilon = {eps}",
-              f"largest {worst[0]:.4f} at l_ts = {worst[1]}, alpha = {worst[2]}", f"<= {eps}", worst[0] <= eps,
-              "constants 1"),
-        claim("The same with log 1/epsilon for log M_1 in (d)", "not said", f"largest {max(mended):.4f}", f"<= {eps}",
-              max(mended) <= eps, "constants 1"),
-        claim("Inside (c) Mamba's error on flipped labels is alpha^l_ts: no clean example", "not said",
-              f"largest deviation {max(off):.2f} of what is allowed", "4 standard errors + 10 % + 0.001", max(off) < 1),
-        claim("Theorem 2(c) is what limits alpha: outside of alpha < p_a l_tr / l_ts the error is larger", "not said",
-              f"least outside {best[0]:.4f} at l_ts = {best[1]}, alpha = {best[2]}",
-              f"least outside > {eps}", best[0] > eps, "inside (d) with constant 1"),
-        claim("Theorem 2(b): from kappa_a' = kappa_a on the error is at most epsilon, for any sum of lambda > 0",
-              f"<= epsilon = {eps}", f"sum 1: {magnitude[2.0, 1.0]:.4f}; sum 0.1: {magnitude[2.0, 0.1]:.4f}; "
-              f"sum 0.1 at 10 kappa_a: {magnitude[20.0, 0.1]:.4f}", f"<= {eps}",
-              max(magnitude[2.0, 1.0], magnitude[2.0, 0.1]) <= eps, "alpha = 0.5, l_ts = 20"),
-        claim("Theorem 2(a): outliers whose lambda sum to 0 or less are not dropped", "outside of the theorem",
-              f"least error at sums <= 0: {min(e[0] for x, e in found['sum'].items() if x <= 0):.3f}", f"> {eps}",
-              min(e[0] for x, e in found["sum"].items() if x <= 0) > eps, "alpha = 0.5, kappa_a' = 4"),
-        claim("Theorem 4(c): the linear Transformer generalises below alpha = 1/2 and not above", "alpha < 1/2",
-              f"l_ts = {long}: up to 0.4 at most {max(below):.4f}, from 0.6 at least {min(above):.4f}",
-              "<= 0.1 below, >= 0.9 above", max(below) <= 0.1 and min(above) >= 0.9),
-        claim("Theorem 4(d): the examples needed scale as alpha (1/2 - alpha)^-2", "-2",
-              f"{fit[0]:.3f}, 95 % interval [{fit[1]:.3f}, {fit[2]:.3f}]", "interval within 0.30 of -2",
-              -2.301 < fit[1] and fit[2] < -1.699, "exact vote, 1/2 - alpha from 0.01 to 0.1"),
-    ]  # fmt: skip
+        claim(
+            "Theorem 2: inside (c) and (d) Mamba's error is at most epsilon",
+            f"<= epsilon = {eps}",
+            f"largest {worst[0]:.4f} at l_ts = {worst[1]}, alpha = {worst[2]}",
+            f"<= {eps}",
+            worst[0] <= eps,
+            "constants 1",
+        ),
+        claim(
+            "The same with log 1/epsilon for log M_1 in (d)",
+            "not said",
+            f"largest {max(mended):.4f}",
+            f"<= {eps}",
+            max(mended) <= eps,
+            "constants 1",
+        ),
+        claim(
+            "Inside (c) Mamba's error on flipped labels is alpha^l_ts: no clean example",
+            "not said",
+            f"largest deviation {max(off):.2f} of what is allowed",
+            "4 standard errors + 10 % + 0.001",
+            max(off) < 1,
+        ),
+        claim(
+            "Theorem 2(c) is what limits alpha: outside of alpha < p_a l_tr / l_ts the error is larger",
+            "not said",
+            f"least outside {best[0]:.4f} at l_ts = {best[1]}, alpha = {best[2]}",
+            f"least outside > {eps}",
+            best[0] > eps,
+            "inside (d) with constant 1",
+        ),
+        claim(
+            "Theorem 2(b): from kappa_a' = kappa_a on the error is at most epsilon, for any sum of lambda > 0",
+            f"<= epsilon = {eps}",
+            f"sum 1: {magnitude[2.0, 1.0]:.4f}; sum 0.1: {magnitude[2.0, 0.1]:.4f}; "
+            f"sum 0.1 at 10 kappa_a: {magnitude[20.0, 0.1]:.4f}",
+            f"<= {eps}",
+            max(magnitude[2.0, 1.0], magnitude[2.0, 0.1]) <= eps,
+            "alpha = 0.5, l_ts = 20",
+        ),
+        claim(
+            "Theorem 2(a): outliers whose lambda sum to 0 or less are not dropped",
+            "outside of the theorem",
+            f"least error at sums <= 0: {min(e[0] for x, e in found['sum'].items() if x <= 0):.3f}",
+            f"> {eps}",
+            min(e[0] for x, e in found["sum"].items() if x <= 0) > eps,
+            "alpha = 0.5, kappa_a' = 4",
+        ),
+        claim(
+            "Theorem 4(c): the linear Transformer generalises below alpha = 1/2 and not above",
+            "alpha < 1/2",
+            f"l_ts = {long}: up to 0.4 at most {max(below):.4f}, from 0.6 at least {min(above):.4f}",
+            "<= 0.1 below, >= 0.9 above",
+            max(below) <= 0.1 and min(above) >= 0.9,
+        ),
+        claim(
+            "Theorem 4(d): the examples needed scale as alpha (1/2 - alpha)^-2",
+            "-2",
+            f"{fit[0]:.3f}, 95 % interval [{fit[1]:.3f}, {fit[2]:.3f}]",
+            "interval within 0.30 of -2",
+            -2.301 < fit[1] and fit[2] < -1.699,
+            "exact vote, 1/2 - alpha from 0.01 to 0.1",
+        ),
+    ]

@@ -10,10 +10,26 @@ from refimpl.sweep import complete, sweep
 TITLE = "Figure 2: test error against the outlier fraction, Mamba and linear Transformer"
 STATEMENTS = ["mamba Figure 2", "mamba Section 3.1 (P1-P3)", "mamba Section 2 (generalisation error)"]
 SETTINGS = {
-    "d": 30, "M1": 6, "M2": 10, "V": 3, "beta": 3, "kappa_a": 2, "p_a": 0.6, "l": 20, "delta": 0.2, "K": 0.5,
-    "outlier_norm": 3, "B": 128, "eta_mamba": 1.0, "eta_linear": 0.01, "steps_mamba": 3000, "steps_linear": 1000,
-    "seeds": 6, "prompts": 6000, "alphas": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
-}  # fmt: skip
+    "d": 30,
+    "M1": 6,
+    "M2": 10,
+    "V": 3,
+    "beta": 3,
+    "kappa_a": 2,
+    "p_a": 0.6,
+    "l": 20,
+    "delta": 0.2,
+    "K": 0.5,
+    "outlier_norm": 3,
+    "B": 128,
+    "eta_mamba": 1.0,
+    "eta_linear": 0.01,
+    "steps_mamba": 3000,
+    "steps_linear": 1000,
+    "seeds": 6,
+    "prompts": 6000,
+    "alphas": [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+}
 QUICK = {"seeds": 3, "prompts": 1000, "steps_mamba": 1500, "steps_linear": 500}
 
 # One row of the report each; the first four are drawn above, the next five below.
@@ -78,38 +94,50 @@ def mamba_claims(name, values, alphas):
         worst = mean[list(rows)].max(axis=0)
         upto = alphas[: int(np.argmax(np.append(worst >= LOW, True)))]
         reach = f", below 0.01 up to alpha = {upto[-1]:g}" if len(upto) else ", not even at alpha = 0"
-        found.append(claim(
-            f"Mamba's error is below 0.01 up to alpha = 0.8 ({name}; {text})", "< 0.01 even when alpha is close to 0.8",
-            f"largest {worst.max():.4f}{reach}", "mean < 0.01 at every alpha <= 0.8", np.all(worst < LOW),
-            describe(CASES[name]),
-        ))  # fmt: skip
+        found.append(
+            claim(
+                f"Mamba's error is below 0.01 up to alpha = 0.8 ({name}; {text})",
+                "< 0.01 even when alpha is close to 0.8",
+                f"largest {worst.max():.4f}{reach}",
+                "mean < 0.01 at every alpha <= 0.8",
+                np.all(worst < LOW),
+                describe(CASES[name]),
+            )
+        )
     return found
 
 
 def linear_claims(name, values, alphas):
     mean = values.mean(axis=0)[:, alphas > 0.5, 1]
     return [
-        claim(f"The linear Transformer's error is large as soon as alpha > 1/2 ({name}; {labelling} labels)",
-              "large as long as alpha > 1/2",
-              f"{row[0]:.3f} to {row[-1]:.3f} from alpha = {alphas[alphas > 0.5][0]:g} on",
-              f"mean >= {LARGE:g} at every alpha > 1/2", np.all(row >= LARGE), describe(CASES[name]))
+        claim(
+            f"The linear Transformer's error is large as soon as alpha > 1/2 ({name}; {labelling} labels)",
+            "large as long as alpha > 1/2",
+            f"{row[0]:.3f} to {row[-1]:.3f} from alpha = {alphas[alphas > 0.5][0]:g} on",
+            f"mean >= {LARGE:g} at every alpha > 1/2",
+            np.all(row >= LARGE),
+            describe(CASES[name]),
+        )
         for labelling, row in zip(LABELLINGS, mean)
-    ]  # fmt: skip
+    ]
 
 
 def gap_claim(name, values, alphas):
     mean = values.mean(axis=0)[:, alphas > 0.5]
     ratio = np.max((mean[..., 0] + 1e-12) / (mean[..., 1] + 1e-12))
     return claim(
-        f"Past alpha = 1/2 Mamba's error is below the linear Transformer's ({name})", "P2: Mamba tolerates alpha > 1/2",
-        f"largest ratio of the two {ratio:.2g}", "< 1 for each labelling at every alpha > 1/2", ratio < 1,
+        f"Past alpha = 1/2 Mamba's error is below the linear Transformer's ({name})",
+        "P2: Mamba tolerates alpha > 1/2",
+        f"largest ratio of the two {ratio:.2g}",
+        "< 1 for each labelling at every alpha > 1/2",
+        ratio < 1,
         describe(CASES[name]),
-    )  # fmt: skip
+    )
 
 
 def draw(settings, seed, jobs, progress):
     alphas, found = np.array(settings["alphas"]), errors(settings, seed, jobs, progress)
-    figure, axes = style.figure(10, 6.4, 2, 3, sharex=True, sharey=True)
+    figure, axes = style.figure(10, 7, 2, 3, sharex=True, sharey=True)
     for row, names in zip(axes, (ABOVE, BELOW)):
         for column, (axis, labelling) in enumerate(zip(row, LABELLINGS)):
             for k, name in enumerate(names):
@@ -129,7 +157,8 @@ def draw(settings, seed, jobs, progress):
                 f"{labelling} labels" if names is ABOVE else f"{labelling}: Mamba, other settings", fontsize=9
             )
         row[0].set_ylabel("test error")
-        row[1 if names is ABOVE else 0].legend(fontsize=6.5, loc="upper left")
+        place = "outside upper center" if names is ABOVE else "outside lower center"
+        figure.legend(*row[0].get_legend_handles_labels(), loc=place, fontsize=7.5, ncols=3 if names is ABOVE else 5)
     for axis in axes[1]:
         axis.set_xlabel(r"outlier fraction $\alpha$")
     claims = [row for name, values in found.items() for row in mamba_claims(name, values, alphas)]
@@ -137,12 +166,16 @@ def draw(settings, seed, jobs, progress):
     claims += [gap_claim(name, found[name], alphas) for name in LINEAR]
     numbers = {
         name: {
-            labelling: dict(zip(("mamba", "linear", "sd of mamba", "sd of linear"),
-                                (*values[:, k].mean(0).T, *values[:, k].std(0, ddof=1).T)))
+            labelling: dict(
+                zip(
+                    ("mamba", "linear", "sd of mamba", "sd of linear"),
+                    (*values[:, k].mean(0).T, *values[:, k].std(0, ddof=1).T),
+                )
+            )
             for k, labelling in enumerate(LABELLINGS)
         }
         for name, values in found.items()
-    }  # fmt: skip
+    }
     numbers["prompts without a clean example, alpha a probability"] = alphas ** settings["l"]
     return figure, claims, numbers
 

@@ -51,24 +51,55 @@ def draw(settings, seed, jobs, progress):
     weakest = np.nanquantile(ranked[:, :top], 0.01, axis=0) * 2.0 ** (ranks - 1)
     clean, total = a[s < 0], gate(a).sum(axis=1)
     claims = [
-        claim("The gates of outlier examples are small", "<= O(poly(M_1)^{-1}) with high probability",
-              f"mean {G[outlier].mean():.4f}, 99 % quantile {high_outlier:.3f}, largest {G[outlier].max():.2f}",
-              f"99 % quantile <= 1 / M_1 = {1 / settings['M1']:.3f}", high_outlier <= 1 / settings["M1"]),
-        claim("The gate of the j-th closest clean example is at least of order 2^{-(j-1)}", ">= Theta(2^{-(j-1)})",
-              f"1 % quantile times 2^(j-1), j = 1 to {top}: {weakest.min():.3f} or more",
-              "no smaller than at j = 1, for the 1 % quantile", np.all(weakest >= weakest[0] * (1 - 1e-9))),
-        claim("It decays about exponentially with the rank", "approximately exponential decay",
-              "ratios " + ", ".join(f"{x:.3f}" for x in ratio), "ratios for j = 1 to 5 within 10 % of each other",
-              ratio.max() / ratio.min() <= 1.1),
-        claim("It decays at the rate 1/2", "2^{-(j-1)} (a lower bound)", f"mean ratio {ratio.mean():.3f}",
-              "within 10 % of 1/2", abs(ratio.mean() - 0.5) <= 0.05),
-        claim("Clean pre-activations are negative (Eq. 12)", "w^T p_s < 0",
-              f"largest {clean.max():.3f}, {(clean >= 0).sum()} of {clean.size} are not", "all < 0", clean.max() < 0),
-        claim("The bound with its constants holds in every prompt", "proof of Corollary 2",
-              f"least left / right side {slack:.2f}", ">= 1", slack >= 1),
-        claim("The gates of a prompt sum to nearly 1 (Remark 8)", "smaller than and very close to 1",
-              f"mean {total.mean():.4f} with the query's gate, {G.sum(axis=1).mean():.3f} for the examples alone",
-              "mean in [0.9, 1) with the query's gate", 0.9 <= total.mean() < 1),
-    ]  # fmt: skip
+        claim(
+            "The gates of outlier examples are small",
+            "<= O(poly(M_1)^{-1}) with high probability",
+            f"mean {G[outlier].mean():.4f}, 99 % quantile {high_outlier:.3f}, largest {G[outlier].max():.2f}",
+            f"99 % quantile <= 1 / M_1 = {1 / settings['M1']:.3f}",
+            high_outlier <= 1 / settings["M1"],
+        ),
+        claim(
+            "The gate of the j-th closest clean example is at least of order 2^{-(j-1)}",
+            ">= Theta(2^{-(j-1)})",
+            f"1 % quantile times 2^(j-1), j = 1 to {top}: {weakest.min():.3f} or more",
+            "no smaller than at j = 1, for the 1 % quantile",
+            np.all(weakest >= weakest[0] * (1 - 1e-9)),
+        ),
+        claim(
+            "It decays about exponentially with the rank",
+            "approximately exponential decay",
+            "ratios " + ", ".join(f"{x:.3f}" for x in ratio),
+            "ratios for j = 1 to 5 within 10 % of each other",
+            ratio.max() / ratio.min() <= 1.1,
+        ),
+        claim(
+            "It decays at the rate 1/2",
+            "2^{-(j-1)} (a lower bound)",
+            f"mean ratio {ratio.mean():.3f}",
+            "within 10 % of 1/2",
+            abs(ratio.mean() - 0.5) <= 0.05,
+        ),
+        claim(
+            "Clean pre-activations are negative (Eq. 12)",
+            "w^T p_s < 0",
+            f"largest {clean.max():.3f}, {(clean >= 0).sum()} of {clean.size} are not",
+            "all < 0",
+            clean.max() < 0,
+        ),
+        claim(
+            "The bound with its constants holds in every prompt",
+            "proof of Corollary 2",
+            f"least left / right side {slack:.2f}",
+            ">= 1",
+            slack >= 1,
+        ),
+        claim(
+            "The gates of a prompt sum to nearly 1 (Remark 8)",
+            "smaller than and very close to 1",
+            f"mean {total.mean():.4f} with the query's gate, {G.sum(axis=1).mean():.3f} for the examples alone",
+            "mean in [0.9, 1) with the query's gate",
+            0.9 <= total.mean() < 1,
+        ),
+    ]
     numbers = {"clean by position": by_position[0], "outlier by position": by_position[1], "by rank": mean}
     return figure, claims, numbers

@@ -9,15 +9,34 @@ from refimpl.sweep import sweep
 
 TITLE = "Section 12: test error against the outlier fraction, for each recurrence"
 STATEMENTS = [
-    "mamba Section 12 (Mamba-2)", "mamba Section 12 (RetNet)", "mamba Section 12 (gated retention)",
-    "mamba Section 12 (gated linear attention)", "mamba Eq. 35",
-]  # fmt: skip
+    "mamba Section 12 (Mamba-2)",
+    "mamba Section 12 (RetNet)",
+    "mamba Section 12 (gated retention)",
+    "mamba Section 12 (gated linear attention)",
+    "mamba Eq. 35",
+]
 SETTINGS = {
-    "d": 30, "M1": 6, "M2": 10, "V": 3, "beta": 3, "kappa_a": 2, "p_a": 0.6, "l": 20, "delta": 0.2, "K": 0.5,
-    "outlier_norm": 3, "B": 128, "tau": 1.0, "gamma": 0.9, "eta": {name: layer.eta for name, layer in LAYERS.items()},
-    "steps": 1200, "seeds": 3, "prompts": 1000, "alphas": [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
+    "d": 30,
+    "M1": 6,
+    "M2": 10,
+    "V": 3,
+    "beta": 3,
+    "kappa_a": 2,
+    "p_a": 0.6,
+    "l": 20,
+    "delta": 0.2,
+    "K": 0.5,
+    "outlier_norm": 3,
+    "B": 128,
+    "tau": 1.0,
+    "gamma": 0.9,
+    "eta": {name: layer.eta for name, layer in LAYERS.items()},
+    "steps": 1200,
+    "seeds": 3,
+    "prompts": 1000,
+    "alphas": [0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9],
     "labellings": ["flipped", "targeted", "random"],
-}  # fmt: skip
+}
 QUICK = {"seeds": 1, "prompts": 500, "steps": 400}
 
 BLIND = "gated linear attention, keys without y"
@@ -61,10 +80,12 @@ def draw(settings, seed, jobs, progress):
     claims = [tolerates(name, found[name], alphas, labellings) for name in NAMES[1:]]
     claims.append(because(found, alphas))
     numbers = {
-        name: {"errors (labelling, alpha)": found[name].mean(0), "gate share of a clean and an outlier example":
-               np.mean([row[1] for row in rows[name]], axis=0)}
+        name: {
+            "errors (labelling, alpha)": found[name].mean(0),
+            "gate share of a clean and an outlier example": np.mean([row[1] for row in rows[name]], axis=0),
+        }
         for name in NAMES
-    }  # fmt: skip
+    }
     return figure, claims, numbers
 
 
@@ -78,10 +99,13 @@ def tolerates(name, values, alphas, labellings):
         parts.append(f"{labelling}: {upto}, at 0.6 {row[alphas == 0.6][0]:.4f}")
     paper = {"Mamba": "< 0.01 up to alpha near 0.8", BLIND: "-", "Mamba-2, input step": "-"}
     return claim(
-        f"{name}: the error is below 0.01 up to alpha = 0.8", paper.get(name, "the analysis extends to it"),
-        "; ".join(parts), "each labelling's mean < 0.01 at every alpha <= 0.8", np.all(mean[:, alphas <= 0.8] < LOW),
+        f"{name}: the error is below 0.01 up to alpha = 0.8",
+        paper.get(name, "the analysis extends to it"),
+        "; ".join(parts),
+        "each labelling's mean < 0.01 at every alpha <= 0.8",
+        np.all(mean[:, alphas <= 0.8] < LOW),
         SETTING,
-    )  # fmt: skip
+    )
 
 
 def because(found, alphas):
@@ -92,8 +116,12 @@ def because(found, alphas):
     later = ("linear Transformer", "Mamba-2", "RetNet", "gated retention", BLIND)
     holds = max(error[name] for name in own) < LOW and min(error[name] for name in later) > 0.5
     return claim(
-        "Gated linear attention apart, a layer survives a flipped majority just if its gate on an example sees it", "-",
+        "Gated linear attention apart, a layer survives a flipped majority just if its gate on an example sees it",
+        "-",
         f"at alpha = 0.6: own gate at most {max(error[n] for n in own):.4f}, gates of later tokens alone at least "
         f"{min(error[n] for n in later):.3f}; gated linear attention, by the square of the label in its keys, "
-        f"{error['gated linear attention']:.4f}", "< 0.01 and > 0.5", holds, SETTING,
-    )  # fmt: skip
+        f"{error['gated linear attention']:.4f}",
+        "< 0.01 and > 0.5",
+        holds,
+        SETTING,
+    )

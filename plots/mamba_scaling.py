@@ -13,21 +13,45 @@ from refimpl.sweep import sweep
 
 TITLE = "Iterations and prompt length that training needs: fitted orders against the printed ones"
 STATEMENTS = [
-    "mamba Theorem 1 (iterations)", "mamba Theorem 1 (prompt length)", "mamba Theorem 3", "mamba Remark 1",
-    "mamba Remark 4", "mamba Lemma 3",
-]  # fmt: skip
+    "mamba Theorem 1 (iterations)",
+    "mamba Theorem 1 (prompt length)",
+    "mamba Theorem 3",
+    "mamba Remark 1",
+    "mamba Remark 4",
+    "mamba Lemma 3",
+]
 SETTINGS = {
-    "margin": 0.5, "delta": 0.02, "beta": 3.0, "M1": 6, "p_a": 0.6, "l": 20, "tasks": "cycle", "B": 128, "seeds": 3,
-    "eta": [0.01, 0.018, 0.032, 0.056, 0.1], "1 - p_a": [0.09, 0.16, 0.28, 0.51, 0.9], "M_1": [4, 7, 13, 22, 40],
-    "beta at fixed delta beta": [1.0, 1.8, 3.2, 5.6, 10.0], "l_tr": [8, 14, 25, 45, 80],
-    "length: 1 - p_a": [0.05, 0.1, 0.2, 0.5], "length: l (1 - p_a)": [1, 2, 3, 4], "length: steps": 500,
+    "margin": 0.5,
+    "delta": 0.02,
+    "beta": 3.0,
+    "M1": 6,
+    "p_a": 0.6,
+    "l": 20,
+    "tasks": "cycle",
+    "B": 128,
+    "seeds": 3,
+    "eta": [0.01, 0.018, 0.032, 0.056, 0.1],
+    "1 - p_a": [0.09, 0.16, 0.28, 0.51, 0.9],
+    "M_1": [4, 7, 13, 22, 40],
+    "beta at fixed delta beta": [1.0, 1.8, 3.2, 5.6, 10.0],
+    "l_tr": [8, 14, 25, 45, 80],
+    "length: 1 - p_a": [0.05, 0.1, 0.2, 0.5],
+    "length: l (1 - p_a)": [1, 2, 3, 4],
+    "length: steps": 500,
     "prompts": 8000,
-}  # fmt: skip
+}
 QUICK = {
-    "seeds": 1, "eta": [0.02, 0.063, 0.2], "1 - p_a": [0.09, 0.28, 0.9], "M_1": [4, 13, 40],
-    "beta at fixed delta beta": [1.0, 3.2, 10.0], "l_tr": [8, 25, 80], "length: 1 - p_a": [0.05, 0.5],
-    "length: l (1 - p_a)": [1, 2, 3], "length: steps": 250, "prompts": 2000,
-}  # fmt: skip
+    "seeds": 1,
+    "eta": [0.02, 0.063, 0.2],
+    "1 - p_a": [0.09, 0.28, 0.9],
+    "M_1": [4, 13, 40],
+    "beta at fixed delta beta": [1.0, 3.2, 10.0],
+    "l_tr": [8, 25, 80],
+    "length: 1 - p_a": [0.05, 0.5],
+    "length: l (1 - p_a)": [1, 2, 3],
+    "length: steps": 250,
+    "prompts": 2000,
+}
 
 # For each letter: what it changes, the step of Mamba and of the linear Transformer at x, the printed exponents of both.
 CASES = {
@@ -82,6 +106,7 @@ def draw(settings, seed, jobs, progress):
         axis.xaxis.set_major_formatter("{x:g}")
         axis.legend(fontsize=7, handlelength=1.5)
     claims += length_panel(axes.flat[5], lengths, settings)
+    figure.suptitle("solid: fit; dotted: Lemma 3's law", fontsize=9)
     numbers["errors by (1 - p_a, l (1 - p_a), model)"] = {str(key): value for key, value in lengths.items()}
     return figure, claims, numbers
 
@@ -139,16 +164,20 @@ def length_panel(axis, lengths, settings):
     n, q = settings["prompts"], np.geomspace(0.01, 0.1, 6)
     off = [
         abs(lengths[q_, c, 0] - (f := no_clean_example(1 - q_, round(c / q_)))) / (4 * np.sqrt(f / n) + 0.05 * f)
-        for q_ in qs for c in cs
-    ]  # fmt: skip
+        for q_ in qs
+        for c in cs
+    ]
     gap = exponent(q, [examples_needed((1 - x) / 2, 0.05) for x in q])
     last = cs[-1]
     ends = [lengths[x, last, 1] for x in (qs[0], qs[-1])]
     return [
         claim(
             "Mamba's error on training prompts is p_a^l / 2, the least of any model: l_tr is of order 1/(1 - p_a)",
-            "l_tr >~ (1 - p_a)^-1 log M_1", f"largest deviation {max(off):.2f} of what is allowed",
-            "each within 4 standard errors + 5 %", max(off) < 1, "disjoint pairs",
+            "l_tr >~ (1 - p_a)^-1 log M_1",
+            f"largest deviation {max(off):.2f} of what is allowed",
+            "each within 4 standard errors + 5 %",
+            max(off) < 1,
+            "disjoint pairs",
         ),
         claim(
             "l_tr of order 1/(1 - p_a) is enough for the linear Transformer (Theorem 3(iii))",
@@ -156,6 +185,8 @@ def length_panel(axis, lengths, settings):
             f"at l_tr (1 - p_a) = {last} the error is {ends[1]:.3f} at 1 - p_a = {qs[-1]:g} and {ends[0]:.3f} at "
             f"{qs[0]:g}; "
             f"the length needed scales as (1 - p_a)^{gap[0]:.2f} [{gap[1]:.2f}, {gap[2]:.2f}]",
-            "exponent within 0.30 of -1", abs(gap[0] + 1) < WITHIN, "exact vote, error 0.05, 1 - p_a from 0.01 to 0.1",
+            "exponent within 0.30 of -1",
+            abs(gap[0] + 1) < WITHIN,
+            "exact vote, error 0.05, 1 - p_a from 0.01 to 0.1",
         ),
-    ]  # fmt: skip
+    ]

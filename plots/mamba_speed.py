@@ -15,9 +15,16 @@ from refimpl.mamba.training import Setting, initial, sgd, start
 TITLE = "Cost of a training step: pattern coordinates, plain form, PyTorch autograd"
 STATEMENTS = ["mamba Section 8.3 (algorithm)"]
 SETTINGS = {
-    "B": 128, "l": 20, "rounds": 150, "calls": 4, "sgd_steps": 40, "B_long": 2, "rounds_long": 15,
-    "lengths": [10, 30, 100, 300, 1000, 3000, 10000], "dimensions": [20, 60, 200, 600],
-}  # fmt: skip
+    "B": 128,
+    "l": 20,
+    "rounds": 150,
+    "calls": 4,
+    "sgd_steps": 40,
+    "B_long": 2,
+    "rounds_long": 15,
+    "lengths": [10, 30, 100, 300, 1000, 3000, 10000],
+    "dimensions": [20, 60, 200, 600],
+}
 QUICK = {"rounds": 30, "rounds_long": 5, "dimensions": [20, 60, 200]}
 
 
@@ -54,8 +61,12 @@ def draw(settings, seed, jobs, progress):
 
     figure = picture(cost, by_length, by_dimension, flat, settings["B_long"])
     claims = compare(cost, peers) + [length_claim(by_length), dimension_claim(flat)]
-    numbers = {"microseconds": {name: 1e6 * t for name, t in cost.items()}, "by length": by_length,
-               "plain by dimension": by_dimension, "pattern coordinates by dimension": flat}  # fmt: skip
+    numbers = {
+        "microseconds": {name: 1e6 * t for name, t in cost.items()},
+        "by length": by_length,
+        "plain by dimension": by_dimension,
+        "pattern coordinates by dimension": flat,
+    }
     return figure, claims, numbers
 
 
@@ -127,8 +138,10 @@ def torch_runs(P, z, Psi):
 
 def compare(cost, peers):
     """The two ratios to PyTorch; input missing where it cannot be imported."""
-    rows = (("gradient step", "The gradient step is 3 times as fast as PyTorch autograd's in float64", 3),
-            ("whole step, fresh prompts", "A whole step, prompts included, is 2 times as fast as that", 2))  # fmt: skip
+    rows = (
+        ("gradient step", "The gradient step is 3 times as fast as PyTorch autograd's in float64", 3),
+        ("whole step, fresh prompts", "A whole step, prompts included, is 2 times as fast as that", 2),
+    )
     found = []
     for name, text, factor in rows:
         ratio = cost["PyTorch float64"] / cost[name] if peers else None
@@ -143,15 +156,24 @@ def length_claim(by_length):
     l, t = (np.array(list(x), dtype=float) for x in (by_length.keys(), by_length.values()))
     tail = l >= 1000
     slope = np.polyfit(np.log(l[tail]), np.log(t[tail]), 1)[0]
-    return claim("The gradient step is linear in l up to 10^4", "ours", f"exponent {slope:.2f} from l = 10^3 to 10^4",
-                 "at most 1.2", slope <= 1.2)  # fmt: skip
+    return claim(
+        "The gradient step is linear in l up to 10^4",
+        "ours",
+        f"exponent {slope:.2f} from l = 10^3 to 10^4",
+        "at most 1.2",
+        slope <= 1.2,
+    )
 
 
 def dimension_claim(flat):
     t = np.array(list(flat.values()))
-    return claim("A step in pattern coordinates costs the same for every d", "ours",
-                 f"largest over smallest {t.max() / t.min():.2f}, d = {min(flat)} to {max(flat)}", "at most 1.3",
-                 t.max() / t.min() <= 1.3)  # fmt: skip
+    return claim(
+        "A step in pattern coordinates costs the same for every d",
+        "ours",
+        f"largest over smallest {t.max() / t.min():.2f}, d = {min(flat)} to {max(flat)}",
+        "at most 1.3",
+        t.max() / t.min() <= 1.3,
+    )
 
 
 def picture(cost, by_length, by_dimension, flat, B_long):

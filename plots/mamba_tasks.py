@@ -10,9 +10,17 @@ from refimpl.sweep import complete, sweep
 TITLE = "Unseen tasks: error by the distance of a task's patterns on the training cycle"
 STATEMENTS = ["mamba Section 2 (generalisation error)", "mamba Condition 1", "mamba Section 3.1 (P1-P3)"]
 SETTINGS = {
-    "M1": [4, 5, 6, 7, 8], "alphas": [0.0, 0.6], "p_a": 0.6, "steps_mamba": 3000, "steps_linear": 1000,
-    "eta_mamba": 1.0, "eta_linear": 0.01, "seeds": 3, "prompts": 4000, "also": ["disjoint", "all"],
-}  # fmt: skip
+    "M1": [4, 5, 6, 7, 8],
+    "alphas": [0.0, 0.6],
+    "p_a": 0.6,
+    "steps_mamba": 3000,
+    "steps_linear": 1000,
+    "eta_mamba": 1.0,
+    "eta_linear": 0.01,
+    "seeds": 3,
+    "prompts": 4000,
+    "also": ["disjoint", "all"],
+}
 QUICK = {"seeds": 2, "prompts": 1000, "M1": [5, 6], "steps_mamba": 1500, "steps_linear": 500}
 
 
@@ -44,14 +52,22 @@ def draw(settings, seed, jobs, progress):
     claims = [generalises(kind, values, settings["alphas"]) for kind, values in found.items()]
     seen = [values[0][:, 0, 0, 0].mean() for (train, _), values in found.items() if train == "cycle"]
     claims.append(
-        claim("Trained on the cycle, tasks of neighbouring patterns are learned, in either order", "error <= epsilon",
-              f"largest mean error {max(seen):.4f}", "mean < 0.01 for each M_1", max(seen) < 0.01, "Mamba, alpha = 0")
-    )  # fmt: skip
+        claim(
+            "Trained on the cycle, tasks of neighbouring patterns are learned, in either order",
+            "error <= epsilon",
+            f"largest mean error {max(seen):.4f}",
+            "mean < 0.01 for each M_1",
+            max(seen) < 0.01,
+            "Mamba, alpha = 0",
+        )
+    )
     numbers = {
-        f"{train}, M1 = {M1}": {"errors (distance, alpha, model)": errors.mean(0),
-                                 "attention (distance, model)": attention.mean(0)}
+        f"{train}, M1 = {M1}": {
+            "errors (distance, alpha, model)": errors.mean(0),
+            "attention (distance, model)": attention.mean(0),
+        }
         for (train, M1), (errors, attention) in found.items()
-    }  # fmt: skip
+    }
     return figure, claims, numbers
 
 
@@ -60,8 +76,10 @@ def generalises(kind, values, alphas):
     mean = values[0][:, :, 0].mean(axis=0)
     parts = [f"{name} {', '.join(f'{x:.4f}' for x in mean[:, model])}" for model, name in ((0, "Mamba"), (1, "linear"))]
     return claim(
-        f"All tasks generalise, trained on {kind[0]}, M_1 = {kind[1]}", "desirable generalisation on all tasks in T",
-        f"by distance 1, 2, ...: {'; '.join(parts)}", "Mamba's mean < 0.01 at every distance",
+        f"All tasks generalise, trained on {kind[0]}, M_1 = {kind[1]}",
+        "desirable generalisation on all tasks in T",
+        f"by distance 1, 2, ...: {'; '.join(parts)}",
+        "Mamba's mean < 0.01 at every distance",
         np.all(mean[:, 0] < 0.01),
         f"alpha = {alphas[0]:g}",
-    )  # fmt: skip
+    )

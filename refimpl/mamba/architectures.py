@@ -94,28 +94,32 @@ LAYERS = {
     "Mamba": Layer(
         lambda P, w: gate(P @ w)[..., None],
         lambda P, w, x, t: np.einsum("ni,nid->d", gate_vjp(P @ w, x[..., 0]), P),
-        _vector, 1.0,
+        _vector,
+        1.0,
     ),
     "linear Transformer": Layer(lambda P, _: final_gates(retnet_decay(P, 1.0)), None, None, 0.01),
     "Mamba-2": Layer(
         lambda P, theta: final_gates(mamba2_decay(P, theta[:-1], theta[-1])),
         lambda P, theta, x, t: np.append(*mamba2_gradient(P, theta[:-1], theta[-1], t)),
-        _vector_and_rate, 0.3,
+        _vector_and_rate,
+        0.3,
     ),
     "RetNet": Layer(lambda P, _: final_gates(retnet_decay(P, GAMMA)), None, None, 0.03),
     "gated retention": Layer(
         lambda P, w: final_gates(gated_retention_decay(P, w)),
         lambda P, w, x, t: gated_retention_gradient(P, w, 1.0, t),
-        _vector, 0.3,
+        _vector,
+        0.3,
     ),
     "gated linear attention": Layer(
         lambda P, W: final_gates(gated_linear_attention_decay(P, W)),
         lambda P, W, x, t: gated_linear_attention_gradient(P, W, 1.0, t),
-        _matrix, 0.3,
+        _matrix,
+        0.3,
     ),
     "own gate (printed)": Layer(own_gate, lambda P, W, x, t: own_gate_gradient(P, W, 1.0, t), _matrix, 0.3),
     "Mamba-2, input step": Layer(input_step_gates, input_step_gradient, _vector_and_rate, 0.3),
-}  # fmt: skip
+}
 
 
 def forward(layer, P, Psi):

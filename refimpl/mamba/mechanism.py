@@ -3,6 +3,7 @@ r"""Section 3.5: attention picks the query's pattern, the gates drop outliers an
     same, different = attention_mass(s, prompts.j)           # Corollary 1
     left, right = outlier_gate(a, prompts.s)                 # Corollary 2(i): left <= right
     left, right = local_bias(a, prompts.s)                   # Corollary 2(ii): left >= right
+    query, clean, outliers = gate_shares(a, prompts.s)       # Remark 8: they sum to 1 - prod(1 - sigma)
 
 The paper states both up to constants, for a trained model with high probability. Here are the quantities, and
 the inequalities that carry Corollary 2 with their constants; training (experiments.py) says how large they are.
@@ -23,7 +24,7 @@ def attention_mass(s, j):
     s : (..., l+1) attention, the query's own last.  j : (..., l+1) relevant patterns.
     Returns (same, different), each (...).  Raises ValueError for other shapes or numbers that are not finite.
 
-    States: mamba Corollary 1
+    States: mamba Corollary 1; mamba Remark 7
     """
     s, j = arrays(s=(s, "...i"), j=(j, "...i"))
     same = j[..., :-1] == j[..., -1:]
@@ -64,6 +65,22 @@ def local_bias(a, s):
     c = np.min(np.where(clean, sigmoid(a[..., :-1]), 1), axis=-1, keepdims=True)
     left, passed = by_rank(gate(a)[..., :-1], s), by_rank(np.exp(behind), s)
     return left, c * 0.5 ** np.arange(1, a.shape[-1]) * passed
+
+
+def gate_shares(a, s):
+    r"""Remark 8. The gates' sum, $1 - \prod_i (1 - \sigma(w^\top p_i)) < 1$, by who has it.
+
+    The remark speaks of the sum over all tokens; the query's own gate multiplies its label coordinate, which is 0, so
+    the prediction is made of what the query leaves.
+
+    a : (..., l+1) pre-activations, the query's last.  s : (..., l+1) outliers, -1 for none.
+    Returns (query, clean examples, outlier examples), each (...).
+
+    States: mamba Remark 8
+    """
+    a, s = same_last_axis(a=a, s=s)
+    G, outlier = gate(a), s[..., :-1] >= 0
+    return G[..., -1], np.sum(G[..., :-1] * ~outlier, axis=-1), np.sum(G[..., :-1] * outlier, axis=-1)
 
 
 def by_rank(values, s):

@@ -171,17 +171,20 @@ def test_simplex_head_is_the_population_direction_with_unit_scale(seed, K):
     np.testing.assert_allclose(nu / np.linalg.norm(nu), direction / np.linalg.norm(direction), rtol=1e-9, atol=1e-13)
 
 
-@pytest.mark.parametrize("call, name", [
-    (lambda: head.population_direction(np.eye(3), 0.5, 0.1), "mu"),
-    (lambda: head.population_direction(np.eye(2), 0.5, 1.1), "noise_rate"),
-    (lambda: head.multiclass_direction(np.ones((1, 4)), 0.5, 0.1), "mu"),
-    (lambda: head.multiclass_direction(np.eye(3), np.nan, 0.1), "zeta_R"),
-    (lambda: head.simplex_head(np.eye(3), norm=-1), "norm"),
-    (lambda: head.empirical_direction(np.zeros((2, 0, 4)), [1, -1]), "X"),
-    (lambda: head.empirical_direction(np.zeros((2, 3, 4)), [0, 1]), "Y"),
-    (lambda: head.noise_to_signal(1.0, 10.0, 5, 4, 5, 0.1), "T"),
-    (lambda: head.noise_to_signal(1.0, 10.0, 5, 4, 1, 0.5), "noise_rate"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: head.population_direction(np.eye(3), 0.5, 0.1), "mu"),
+        (lambda: head.population_direction(np.eye(2), 0.5, 1.1), "noise_rate"),
+        (lambda: head.multiclass_direction(np.ones((1, 4)), 0.5, 0.1), "mu"),
+        (lambda: head.multiclass_direction(np.eye(3), np.nan, 0.1), "zeta_R"),
+        (lambda: head.simplex_head(np.eye(3), norm=-1), "norm"),
+        (lambda: head.empirical_direction(np.zeros((2, 0, 4)), [1, -1]), "X"),
+        (lambda: head.empirical_direction(np.zeros((2, 3, 4)), [0, 1]), "Y"),
+        (lambda: head.noise_to_signal(1.0, 10.0, 5, 4, 5, 0.1), "T"),
+        (lambda: head.noise_to_signal(1.0, 10.0, 5, 4, 1, 0.5), "noise_rate"),
+    ],
+)
 def test_bad_arguments_are_named(call, name):
     with pytest.raises(ValueError, match=f"^{name}"):
         call()

@@ -222,16 +222,19 @@ def test_one_class_alone_is_well_defined(n):
     assert margin.angle(margin.flow_in_q(sample.X, Y, gamma, [100.0])[0], found.p) < 0.1
 
 
-@pytest.mark.parametrize("call, name", [
-    (lambda X: margin.separate(X, [0, 3]), "picked"),
-    (lambda X: margin.separate(X, [0, 0.5]), "picked"),
-    (lambda X: margin.separate(X, [0]), "picked"),
-    (lambda X: margin.separate(X[:, :1], [0, 0]), "T"),
-    (lambda X: margin.separate(X[:0], []), "X"),
-    (lambda X: margin.separate(X, [0, 0], np.eye(3)), "W"),
-    (lambda X: margin.flow_in_q(X, [0, 1], X[..., 0], [1.0]), "Y"),
-    (lambda X: margin.mismatch(margin.separate(-X * 0, [0, 0]), X, [1, 1], X[..., 0], [0, 0]), "found"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda X: margin.separate(X, [0, 3]), "picked"),
+        (lambda X: margin.separate(X, [0, 0.5]), "picked"),
+        (lambda X: margin.separate(X, [0]), "picked"),
+        (lambda X: margin.separate(X[:, :1], [0, 0]), "T"),
+        (lambda X: margin.separate(X[:0], []), "X"),
+        (lambda X: margin.separate(X, [0, 0], np.eye(3)), "W"),
+        (lambda X: margin.flow_in_q(X, [0, 1], X[..., 0], [1.0]), "Y"),
+        (lambda X: margin.mismatch(margin.separate(-X * 0, [0, 0]), X, [1, 1], X[..., 0], [0, 0]), "found"),
+    ],
+)
 def test_bad_arguments_are_named(call, name):
     X = np.random.default_rng(0).standard_normal((2, 3, 4))
     with pytest.raises(ValueError, match=f"^{name}"):

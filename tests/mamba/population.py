@@ -25,9 +25,14 @@ def enumerate_prompts(tasks, M2, V, l, p_a, K):
     side, k, sign, s, y, probability = np.moveaxis(rows, -1, 0)
     pairs, side = np.asarray(tasks)[index[:, 0]], side.astype(int)
     prompts = Prompts(
-        pairs, np.take_along_axis(pairs, side, axis=1), k.astype(int), sign * K / np.sqrt(3), s.astype(int), y,
+        pairs,
+        np.take_along_axis(pairs, side, axis=1),
+        k.astype(int),
+        sign * K / np.sqrt(3),
+        s.astype(int),
+        y,
         1.0 - 2 * side[:, -1],
-    )  # fmt: skip
+    )
     return prompts, np.prod(probability, axis=1) / len(tasks)
 
 

@@ -14,9 +14,16 @@ TINY = {
     "mamba_attention": {"seeds": 2, "prompts": 20, "steps": 30, "points": 4},
     "mamba_gate": {"seeds": 1, "prompts": 50, "steps": 30},
     "mamba_tasks": {"seeds": 2, "prompts": 20, "steps_mamba": 20, "steps_linear": 20, "M1": [4, 5]},
-    "mamba_speed": {"B": 4, "rounds": 2, "calls": 1, "sgd_steps": 12, "rounds_long": 2, "lengths": [10, 1000, 2000],
-                    "dimensions": [20, 30]},
-}  # fmt: skip
+    "mamba_speed": {
+        "B": 4,
+        "rounds": 2,
+        "calls": 1,
+        "sgd_steps": 12,
+        "rounds_long": 2,
+        "lengths": [10, 1000, 2000],
+        "dimensions": [20, 30],
+    },
+}
 
 
 @pytest.mark.parametrize("name", TINY)

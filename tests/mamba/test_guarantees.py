@@ -47,9 +47,14 @@ def test_conditions_by_hand():
     p = Problem(M1=6, V=4, beta=2.0, kappa_a=1.0, p_a=0.5, l_tr=10, eta=0.5, epsilon=np.exp(-2))
     slack = theorem_1_conditions(p, 4 * np.exp(4), 3.0)
     expected = {
-        "(i) B": 2.0, "(ii) kappa_a <=": 4 * 2 * np.exp(2), "(iii) l_tr >=": 5 / np.log(6), "(iv) T": 0.5,
-        "eta <= 1": 2.0, "(ii) kappa_a >=": 4.0, "(iii) l_tr <=": 6 / 5,
-    }  # fmt: skip
+        "(i) B": 2.0,
+        "(ii) kappa_a <=": 4 * 2 * np.exp(2),
+        "(iii) l_tr >=": 5 / np.log(6),
+        "(iv) T": 0.5,
+        "eta <= 1": 2.0,
+        "(ii) kappa_a >=": 4.0,
+        "(iii) l_tr <=": 6 / 5,
+    }
     assert slack == pytest.approx(expected)
     linear = theorem_3_conditions(p, 4 * np.exp(4), 3.0)
     assert linear == pytest.approx({name: expected[name] for name in linear} | {"(iv) T": 5.0})
@@ -94,9 +99,13 @@ def test_the_test_conditions_by_hand():
     p = Problem()  # V beta (1 - p_a) / (p_a kappa_a epsilon) = 30, p_a l_tr = 12, M_1^kappa_a = 36
     slack = theorem_2_conditions(p, [[1.0, 0, 0], [0.7, 0.5, -0.7]], 4.0, 0.25, 40)
     expected = {
-        "(a) sum lambda > 0": np.inf, "(b) kappa_a' >=": 2.0, "(b) kappa_a' <=": 30 / (0.5 * 4), "(c) alpha <": 1.2,
-        "(d) l_ts >=": 30 / np.log(6), "(d) l_ts <=": 36 / 10,
-    }  # fmt: skip
+        "(a) sum lambda > 0": np.inf,
+        "(b) kappa_a' >=": 2.0,
+        "(b) kappa_a' <=": 30 / (0.5 * 4),
+        "(c) alpha <": 1.2,
+        "(d) l_ts >=": 30 / np.log(6),
+        "(d) l_ts <=": 36 / 10,
+    }
     assert slack == pytest.approx(expected)
     assert theorem_2_conditions(p, [[0.5, -0.5, 0]], 4.0, 0.25, 40)["(a) sum lambda > 0"] == 0
     assert theorem_2_conditions(p, ONE, 4.0, 0.25, 6)["(c) alpha <"] == pytest.approx(4)  # 12 / 6 > 1
@@ -117,11 +126,18 @@ def test_every_constant_moves_its_own_condition():
         "4": lambda c: theorem_4_conditions(p, ONE, 4.0, 0.3, 20, c),
     }
     moved = {
-        "1": dict(B={"(i) B"}, low={"(ii) kappa_a >="}, high={"(ii) kappa_a <="}, length={"(iii) l_tr >="},
-                  poly={"(iii) l_tr <="}, degree={"(iii) l_tr <="}, T={"(iv) T"}),
+        "1": dict(
+            B={"(i) B"},
+            low={"(ii) kappa_a >="},
+            high={"(ii) kappa_a <="},
+            length={"(iii) l_tr >="},
+            poly={"(iii) l_tr <="},
+            degree={"(iii) l_tr <="},
+            T={"(iv) T"},
+        ),
         "2": dict(high={"(b) kappa_a' <="}, length={"(d) l_ts >="}, poly={"(d) l_ts <="}, degree={"(d) l_ts <="}),
         "4": dict(high={"(b) kappa_a' <="}, length={"(d) l_ts >="}),
-    }  # fmt: skip
+    }
     for theorem, at in conditions.items():
         for constant in Constants._fields:
             now = at(Constants(**{constant: 2.0}))

@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from refimpl.calculus.gating import gate
 from refimpl.calculus.losses import sigmoid
 from refimpl.mamba.experiments import TASKS, trained
-from refimpl.mamba.mechanism import attention_mass, by_rank, local_bias, outlier_gate
+from refimpl.mamba.mechanism import attention_mass, by_rank, gate_shares, local_bias, outlier_gate
 from refimpl.mamba.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.training import Setting
@@ -108,3 +108,34 @@ def test_other_patterns_are_not_ignored():
     two = (gap == 2) | (gap == 4)  # no training task, two steps apart on the cycle
     _, different = attention_mass(attention, drawn.j)
     assert np.mean(different[two] > 1) > 0.9  # Corollary 1 prints <= Theta(epsilon / (1 - p_a))
+
+
+@pytest.mark.states("mamba Remark 7")
+def test_attention_on_the_querys_pattern_grows_in_training_and_the_others_does_not():
+    masses = [attention_mass(s, drawn.j) for _, s, drawn in (after_training("cycle", steps) for steps in (0, 600))]
+    (same_before, _), (same, different) = masses
+    assert np.mean(same >= 1) >= 0.99 and np.mean(different <= 0) >= 0.99  # Theta(1), taken as 1
+    assert np.mean(same) > 2 * np.mean(same_before)
+
+
+@pytest.mark.states("mamba Remark 8")
+@given(drawn=prompts(-20, 20))
+def test_the_gates_by_who_has_them(drawn):
+    a, s = drawn
+    for row, outliers, *shares in zip(a, s, *gate_shares(a, s)):
+        G = gate(row)
+        by_hand = [G[-1], sum(g for g, o in zip(G[:-1], outliers) if o < 0)]
+        by_hand.append(sum(g for g, o in zip(G[:-1], outliers) if o >= 0))
+        np.testing.assert_allclose(shares, by_hand, rtol=1e-12, atol=1e-300)
+        assert sum(shares) == pytest.approx(1 - np.prod(1 - sigmoid(row)), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.states("mamba Remark 8")
+def test_after_training_the_gates_sum_to_nearly_one_and_lie_on_near_clean_examples():
+    a, _, drawn = after_training("cycle")
+    query, clean, outliers = gate_shares(a, drawn.s)
+    total = query + clean + outliers
+    assert np.all(total < 1) and np.mean(total) > 0.98  # smaller than 1 and very close to it
+    assert np.mean(outliers) < 0.1 * np.mean(clean)  # filtered out
+    nearest = np.nansum(by_rank(gate(a)[..., :-1], drawn.s)[:, :5], axis=-1)
+    assert np.mean(nearest) > 0.5 * np.mean(clean)  # five of about fourteen: a nontrivial fraction near the query

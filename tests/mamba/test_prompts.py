@@ -162,13 +162,21 @@ def test_tokens_are_what_the_prompt_says_they_carry(seed):
 @pytest.mark.parametrize(
     "harm, name",
     [
-        ({"alpha": 1.0}, "alpha"), ({"alpha": -0.1}, "alpha"), ({"alpha": np.nan}, "alpha"), ({"K": -1}, "K"),
-        ({"labelling": "other"}, "labelling"), ({"placement": "left"}, "placement"), ({"B": 0}, "B"),
-        ({"l": 0}, "l"), ({"tasks": [(1, 1)]}, "tasks"), ({"tasks": [(0.5, 1)]}, "tasks"), ({"S": 0}, "S"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"alpha": -0.1}, "alpha"),
+        ({"alpha": np.nan}, "alpha"),
+        ({"K": -1}, "K"),
+        ({"labelling": "other"}, "labelling"),
+        ({"placement": "left"}, "placement"),
+        ({"B": 0}, "B"),
+        ({"l": 0}, "l"),
+        ({"tasks": [(1, 1)]}, "tasks"),
+        ({"tasks": [(0.5, 1)]}, "tasks"),
+        ({"S": 0}, "S"),
         ({"labelling": lambda p, _: np.ones((1, 1))}, "labelling"),
         ({"labelling": lambda p, _: np.zeros_like(p.z)}, "labelling"),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments_are_named(harm, name):
     good = dict(rng=rng(), B=2, l=3, tasks=cycle(3), M2=2, S=1, alpha=0.5)
     with pytest.raises(ValueError, match=f"^{name}: "):
