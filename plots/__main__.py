@@ -30,7 +30,7 @@ def script(name):
 def main():
     parser = Parser(prog="python -m plots", description="Draw the figures and tables; say which claims hold.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (all without one)")
-    parser.add_argument("--quick", action="store_true", help="smaller than the papers' sizes, for a first look")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes for a first look; verdicts may differ")
     parser.add_argument("--out", type=folder, default=Path("plots-out"), help="the folder to write to (./plots-out)")
     parser.add_argument("--seed", type=integer(0), default=0, help="an integer >= 0 (0)")
     parser.add_argument("--jobs", type=integer(1, 256), default=os.cpu_count() or 1, help="worker processes (cores)")
@@ -45,8 +45,10 @@ def main():
             print(f"{name}\t{script(name).TITLE}")
         return
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in chosen:
+    for number, name in enumerate(chosen, 1):
+        print(f"[{number} of {len(chosen)}]", end=" ", file=sys.stderr)
         draw(name, arguments.out, arguments.quick, arguments.seed, arguments.jobs)
+    print(f"pictures, numbers and REPORT.md are in {arguments.out}", file=sys.stderr)
 
 
 def folder(text):

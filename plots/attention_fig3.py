@@ -13,7 +13,7 @@ STATEMENTS = ["attention Figure 3"]
 SETTINGS = dict(cases=[[2000, 20.0], [4500, 5.0], [1000, 80.0]], steps=10_000, every=50, seeds=16)
 QUICK = dict(seeds=4)
 
-CASES = ("benign overfitting", "harmful overfitting", "not overfitting")
+CASES = ("(a) benign overfitting", "(b) harmful overfitting", "(c) not overfitting")
 
 
 def draw(settings, seed, jobs, progress):
@@ -56,7 +56,7 @@ def curves(axes, run, i):
     names = {
         RELEVANT: (0, "relevant"),
         own: (1, "weak, of the observed label"),
-        -own: (2, "weak, of the other"),
+        -own: (2, "weak, of the other label"),
         IRRELEVANT: (3, "irrelevant"),
     }
     for t in np.argsort(run.sample.roles[i] == IRRELEVANT, kind="stable"):

@@ -44,7 +44,7 @@ def draw(settings, seed, jobs, progress):
     bare = best(lambda: np.matmul(M, vector, out=out), 5 * rounds, 2000)
     seconds = {}
     for runs in settings["together"]:
-        progress(f"{runs} runs together")
+        progress(f"runs together: {runs}")
         batch = [np.repeat(a[None], runs, axis=0) for a in (M, gamma, sample.Y)]
         if runs == 1:
             batch = [M, gamma, sample.Y]

@@ -89,7 +89,7 @@ def fraction_panels(left, right, found, settings):
         left.plot(a, e, **look, label=f"$l_{{ts}}$ = {l}")
         left.axvline(min(1, settings["p_a"] * settings["l_tr"] / l), color=look["color"], lw=0.8, ls=":")
         right.plot(a**l, e, **{**look, "ls": ""})
-    left.set(xlabel=r"$\alpha$; dotted: $p_a l_{tr} / l_{ts}$", ylabel="Mamba's error", title="Theorem 2(c)")
+    left.set(xlabel=r"$\alpha$; dotted: $\min(1, p_a l_{tr} / l_{ts})$", ylabel="Mamba's error", title="Theorem 2(c)")
     left.legend(fontsize=7)
     right.plot([1e-4, 1], [1e-4, 1], color=style.COLOURS[4], lw=0.8, ls=":")
     right.set(xscale="log", yscale="log", xlim=(1e-4, 1), ylim=(1e-4, 1), ylabel="Mamba's error")

@@ -144,10 +144,16 @@ def draw(settings, seed, jobs, progress):
                 curve(axis, alphas, found[name][:, column, :, 0], k, f"Mamba: {name}" if names is ABOVE else name)
             if names is ABOVE:
                 for name, dash in zip(LINEAR, ("-", "--")):
-                    label = f"linear: {name}"
+                    label = in_letters(f"linear: {name}")
                     values = found[name][:, column, :, 1]
                     axis.errorbar(
-                        alphas, values.mean(0), values.std(0, ddof=1), color="#9e9e9e", ls=dash, lw=2.5, label=label
+                        alphas,
+                        values.mean(0),
+                        values.std(0, ddof=1),
+                        color="#9e9e9e",
+                        ls=dash,
+                        lw=2.5,
+                        label=in_letters(label),
                     )
             axis.axhline(LOW, color="black", lw=0.7, ls=":")
             axis.set_yscale("symlog", linthresh=0.01, linscale=0.7)
@@ -156,7 +162,7 @@ def draw(settings, seed, jobs, progress):
             axis.set_title(
                 f"{labelling} labels" if names is ABOVE else f"{labelling}: Mamba, other settings", fontsize=9
             )
-        row[0].set_ylabel("test error")
+        row[0].set_ylabel("test error (linear below 0.01)")
         place = "outside upper center" if names is ABOVE else "outside lower center"
         figure.legend(*row[0].get_legend_handles_labels(), loc=place, fontsize=7.5, ncols=3 if names is ABOVE else 5)
     for axis in axes[1]:
@@ -180,7 +186,11 @@ def draw(settings, seed, jobs, progress):
     return figure, claims, numbers
 
 
+def in_letters(name):
+    return name.replace("kappa_a'", r"$\kappa_a'$")
+
+
 def curve(axis, alphas, values, k, label):
     """The mean over the seeds with one standard deviation on each side."""
     look = dict(color=style.COLOURS[k], marker=style.MARKERS[k], ls=style.DASHES[k], ms=3.5, lw=1.2, capsize=2)
-    axis.errorbar(alphas, values.mean(axis=0), values.std(axis=0, ddof=1), label=label, **look)
+    axis.errorbar(alphas, values.mean(axis=0), values.std(axis=0, ddof=1), label=in_letters(label), **look)

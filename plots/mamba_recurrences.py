@@ -73,7 +73,7 @@ def draw(settings, seed, jobs, progress):
         axis.set_yticks([0, 0.005, 0.01, 0.1, 1], ["0", "0.005", "0.01", "0.1", "1"])
         axis.set_title(f"{labelling} labels", fontsize=9)
         axis.set_xlabel(r"outlier fraction $\alpha$")
-    axes[0].set_ylabel("test error")
+    axes[0].set_ylabel("test error (linear below 0.01)")
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, fontsize=8, loc="outside lower center", ncols=3, handlelength=3)
 

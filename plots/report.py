@@ -65,7 +65,17 @@ def save_report(out):
     """REPORT.md, from every NAME.json in the folder; files that are none of ours are passed over."""
     rows = [row for row in map(_ours, sorted(Path(out).glob("*.json"))) if row]
     lines = ["# What was claimed, what was measured", ""]
-    lines += ["Rebuilt by `python -m plots` from the NAME.json files beside it.", ""]
+    lines += ["Rebuilt by `python -m plots` from the NAME.json files beside it. In the paper column, - means that the"]
+    lines += [
+        "claim is ours. Speeds are of an idle machine.",
+        "",
+        "| figure | claims | fail | seconds |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        failed = sum(c["holds"] is False for c in row["claims"])
+        lines.append(f"| [{row['name']}](#{row['name']}) | {len(row['claims'])} | {failed} | {row['seconds']} |")
+    lines.append("")
     for row in rows:
         quick = " (quick: smaller than the paper's sizes)" if row["quick"] else ""
         lines += [f"## {row['name']}{quick}", ""]

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 # From dark to light, told apart by lightness as well as by hue; MARKERS and DASHES tell them apart once more.
 COLOURS = ("#1b1e54", "#a02c60", "#e0702c", "#8fb8de", "#6b6b6b")
@@ -48,9 +49,10 @@ def heatmap(axes, x, y, values, label, log=False, centre=None, low=None, high=No
     image = axes.pcolormesh(_edges(x), _edges(y), shown, norm=norm, cmap=colours, rasterized=True)
     bar = axes.figure.colorbar(image, ax=axes)
     bar.set_label(label)
-    if log:
+    if log and high < 1000 * low:
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         bar.ax.yaxis.set_major_formatter("{x:.3g}")
-        bar.ax.yaxis.set_minor_formatter("{x:.2g}" if high < 30 * low else "")
+        bar.ax.yaxis.set_minor_locator(NullLocator())
     return image
 
 

@@ -16,7 +16,7 @@ from refimpl import ledger
 from refimpl.commands import Parser, run, unknown
 
 NUMBERING = "Numbering: arXiv 2409.17625v1 (attention), arXiv 2510.00399 (mamba)."
-NO_TESTS = "refimpl: the tests are not here; a checkout has them, and with them each status"
+NO_TESTS = "refimpl: the tests are not here, so no status is known; run this from a checkout"
 
 
 def main():
@@ -24,17 +24,20 @@ def main():
     commands = parser.add_subparsers(dest="command", metavar="{ledger,show,errata}")
     for name, text in (("ledger", "every statement and its status"), ("errata", "where a paper as printed is wrong")):
         commands.add_parser(name, help=text).add_argument("--json", action="store_true", help="as a JSON list")
-    commands.add_parser("show", help="one statement: its code, its tests").add_argument("id", help="its id")
+    commands.add_parser("show", help="one statement: its code, its tests").add_argument(
+        "id", nargs="+", help="its id, or an erratum's"
+    )
     arguments = parser.parse_args()
     if arguments.command is None:
         parser.error("a command is needed: ledger, show or errata")
     if arguments.command != "errata" and not ledger.tests_are_here():
         print(NO_TESTS, file=sys.stderr)
     if arguments.command == "show":
-        known = {entry["id"]: entry for entry in ledger.statements()}
-        if arguments.id not in known:
-            parser.error(unknown("id", arguments.id, known))
-        show(known[arguments.id])
+        known, name = {entry["id"]: entry for entry in ledger.statements()}, " ".join(arguments.id)
+        known.update({erratum: entry for entry in list(known.values()) for erratum in entry["errata"]})
+        if name not in known:
+            parser.error(unknown("id", name, known))
+        show(known[name])
     elif arguments.json:
         rows = ledger.statements() if arguments.command == "ledger" else ledger.errata()
         print(json.dumps(rows, indent=1))
@@ -45,6 +48,7 @@ def main():
 
 
 def print_ledger(entries):
+    print(f"{'status':9}  {'evidence':10}  id: title")
     for entry in entries:
         print(f"{entry['status'] or '-':9}  {entry['evidence']:10}  {entry['id']}: {entry['title']}")
     for paper in ("attention", "mamba"):
@@ -80,7 +84,9 @@ def show(entry):
     for erratum in ledger.errata():
         if erratum["id"] in entry["errata"]:
             print(f"\nErratum {erratum['id']}\n  printed: {erratum['printed']}\n  right:   {erratum['right']}")
-            to_run += erratum["tests"] or []
+            for test in erratum["tests"] or []:
+                print(f"  shown by {test}")
+                to_run.append(test)
     if to_run:
         print(f"\npython -m pytest {' '.join(dict.fromkeys(to_run))}")
 

@@ -36,7 +36,9 @@ def integer(least, most=None):
 def unknown(kind, name, known):
     """The line for a name that is none of the known ones, with the nearest of them."""
     lower = {one.lower(): one for one in known}
-    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.3)]
+    near = [one for one in lower if one.startswith(name.lower())]  # the parts of a statement first
+    near += [one for one in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.3) if one not in near]
+    near = [lower[one] for one in near[:3]]
     return f"unknown {kind} {ascii(name)}" + (f"; nearest: {', '.join(map(repr, near))}" if near else "")
 
 

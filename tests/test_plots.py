@@ -119,7 +119,8 @@ def test_the_report_has_every_verdict_and_passes_foreign_files_over(tmp_path):
     (tmp_path / "folder.json").mkdir()
     report.save_report(tmp_path)
     text = (tmp_path / "REPORT.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert "| [attention-x](#attention-x) | 3 | 1 | 1.3 |" in text
+    rows = [line for line in text.partition("## attention-x")[2].splitlines() if line.startswith("| ")]
     assert [row.rsplit("|", 2)[1].strip() for row in rows] == ["holds", "yes", "**no**", "input missing"]
     assert "2\\|3" in rows[1] and "not" not in text.replace("**no**", "")
     made = json.loads((tmp_path / "attention-x.json").read_text(encoding="utf-8"))

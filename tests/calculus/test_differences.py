@@ -71,6 +71,6 @@ def test_the_error_is_relative_with_the_floor_that_is_promised():
     for k, off in ((0, 0.5), (1, 0.5), (2, 0.5)):
         gradient = slopes.copy()
         gradient[k] += off
-        expected = off / (slopes[k] + 1e-3 * 2 + 1e-6)
+        expected = off / (slopes[k] + 1e-3 * 2 + 1e-4)
         assert gradient_error(lambda x: slopes @ x, gradient, np.zeros(3)) == pytest.approx(expected, rel=1e-6)
-    assert gradient_error(lambda x: 0.0, [1e-7], [0.0]) == pytest.approx(0.1)
+    assert gradient_error(lambda x: 0.0, [1e-7], [0.0]) == pytest.approx(1e-3)
