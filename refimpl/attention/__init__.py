@@ -1,21 +1,22 @@
 r"""Sakamoto & Sato 2024, "Benign or Not-Benign Overfitting in Token Selection of Attention Mechanism".
 
-Numbering: arXiv 2409.17625v1. Read in this order (tests in tests/attention/, test_ before the module's name):
+Numbering: arXiv 2409.17625v1. `python -m refimpl show attention Lemma D.1` finds the code and tests of a statement.
+Read in this order; tests/attention/ has a test_MODULE for each, tests/calculus/ softmax (3.1, A.1) and the losses:
 
     section       module            main functions
-    3.2, A.1      model             self_attention, output, loss, loss_gradient_p, loss_gradient_W, loss_gradient_nu
+    3.2, App. A.1 model             self_attention, output, loss, loss_gradient_p, loss_gradient_W, loss_gradient_nu
     3.3           data              draw, draw_experiment, signals, assumption_a, signal_of
     3.4, G        head              linear_head, population_direction, multiclass_direction
-    3.4, A.6      descent           descend_p, descend_W
-    3.5, A.8      conditions        assumptions, strong_assumptions, equation_45, implied_slack, smallest_setting
-    A.7, Rem. 2   smoothness        hessian, smoothness_constants, descent_sides, smoothness_on_good_runs
+    3.4, Lem. A.6 descent           descend_p, descend_W
+    3.5, Lem. A.8 conditions        assumptions, strong_assumptions, equation_45, implied_slack, smallest_setting
+    Lem. A.7      smoothness        hessian, smoothness_constants, descent_sides, smoothness_on_good_runs
     B             concentration     norm_range, noise_product_bound, signal_product_bound, class_counts, missing_sign
-    A.1, C.1-C.2  good_run          good_run, good_test, failure_bounds, token_score_range
+    Lemma A.1, C  good_run          good_run, good_test, failure_bounds, token_score_range
     4.1, C        existence         direction, solution, least_scale, logit_bounds, requirements
     4, Def. 4.1   uncertainty       uncertainty, eq_9, eq_10, eq_11, eq_13
-    D.1           decomposition     noise_update, signal_update, recursion, reconstruct, decompose
-    D.1-D.6       updates           noise_update_range, signal_update_range, loss_derivative_ratio, noise_update_total
-    A.2-A.4, 4.3  convergence       clean_order, noisy_order, picked_token, limit_margins, gradient_ceiling
+    Lemma D.1     decomposition     noise_update, signal_update, recursion, reconstruct, decompose
+    Cor. D.1-D.6  updates           noise_update_range, signal_update_range, loss_derivative_ratio, noise_update_total
+    A.2-4, D.3    convergence       clean_order, noisy_order, picked_token, limit_margins, gradient_ceiling
     A.5, E        generalization    signal_bounds, benign_conditions, norm_floor, uniform_error, harmful_floor
     Theorem 4.2   trials            run, generalize: one training set in the theorem's regime, and fresh samples
     F             multiclass        outputs, loss, loss_gradient_p, recursion, overfit
