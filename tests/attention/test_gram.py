@@ -98,3 +98,14 @@ def test_bad_input_is_named(change):
     good = dict(M=np.eye(4), gamma=np.ones((2, 2)), Y=[1, -1], alpha=0.1, steps=1)
     with pytest.raises(ValueError, match="^(M|Y|alpha|rho|gamma): "):
         descend(**{**good, **change})
+
+
+def test_what_is_recorded_belongs_to_the_caller():
+    rng = np.random.default_rng(0)
+    M, gamma = gram(rng.standard_normal((3, 4, 20)), rng.standard_normal(20))
+    expected = descend(M, gamma, [1, -1, 1], 0.1, 3)
+
+    def record(tau, rho, s):
+        rho[:], s[:] = 7, 7
+
+    np.testing.assert_array_equal(descend(M, gamma, [1, -1, 1], 0.1, 3, record=record), expected)
