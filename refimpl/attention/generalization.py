@@ -206,7 +206,7 @@ def harmful_floor(shares, conditional, miss=0.0):
     $\frac12 (\Pr_{+1}[E_{-1}] + \Pr_{-1}[E_{+1}]) + \frac12 \phi (\Pr_{+1}[E_=] + \Pr_{-1}[E_=])$ less $\delta/n$.
 
     On $E_{\pm1}$ the sign of f is the weak tokens'; on $E_=$ it is wrong with probability $\phi$ or more. Where
-    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$: at least $\phi/2$ in total, as printed.
+    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$: at least $\phi/2$ in total. (Displays rebuilt.)
 
     shares : (2, 3) from event_shares.  conditional : phi in [0, 1].  miss : delta/n.  Returns a float.
 

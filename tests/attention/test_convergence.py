@@ -252,3 +252,19 @@ def test_only_the_stronger_assumption_bounds_rho_with_T():
         assert min(strong["A'3 lower"], strong["A'3 upper"]) < 1
     strong = conditions.strong_assumptions(setting, C)
     assert strong["A'3 lower"] >= 1 and strong["A'3 upper"] >= 1 and setting.weak_scale <= 1 / (C * T)
+
+
+@pytest.mark.erratum("attention-a3-exponent")
+def test_the_exponent_of_the_induction_is_positive_and_below_one():
+    """Eq. 160, s_{t'}/s_u multiplied by the exponential of the increments' difference, u outside R, clean samples:
+    over 3,000 steps with the theorem's alpha, R's share below 1 - 1/4T, it is in (0, log 2), so never above 1."""
+    s = conditions.smallest_setting(12, 4, 0.1, 5)
+    sample, mu, _ = wishart.draw_training(np.random.default_rng(0), 12, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, 0.2)
+    M, gamma = gram.gram(sample.X, linear_head(mu))
+    weights = []
+    gram.descend(M, gamma, sample.Y, s.alpha, 3000, record=lambda tau, rho, w: weights.append(w))
+    log_s = np.log(np.array(weights)[:, sample.Y == sample.Y_star])
+    moved = np.diff(log_s, axis=0)
+    inside = (moved[..., :1] - moved[..., 1:])[np.exp(log_s[:-1, :, 0]) < 1 - 1 / 16]
+    assert sample.roles[0, 0] == data.RELEVANT and len(inside) > 1000
+    assert 0 < inside.min() and inside.max() < np.log(2)
