@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from refimpl.attention import data, flow, gram, growth, uncertainty
 from refimpl.attention.head import linear_head
 from refimpl.calculus.differences import central_difference
-from refimpl.calculus.softmax import softmax, softmax_jvp
+from refimpl.calculus.softmax import log_softmax, softmax, softmax_jvp
 from tests.strategies import seeds, weights_and_vector
 
 
@@ -62,7 +62,7 @@ def test_both_integrators_give_the_same_path(monkeypatch):
 @given(pair=weights_and_vector(scale=30))
 def test_pair_products_give_the_jacobian_s_product(pair):
     z, gamma = pair
-    pairs, s = flow.pair_products(flow.log_softmax(z)), softmax(z)
+    pairs, s = flow.pair_products(log_softmax(z)), softmax(z)
     np.testing.assert_allclose(flow.score_gaps(pairs, gamma), softmax_jvp(s, gamma), rtol=1e-9, atol=1e-13)
     by_hand = [[sum(w[t] * w[u] for u in range(len(w)) if u != t) for t in range(len(w))] for w in s]
     np.testing.assert_allclose(pairs.sum(axis=-1), by_hand, rtol=1e-11, atol=1e-300)
@@ -70,7 +70,7 @@ def test_pair_products_give_the_jacobian_s_product(pair):
 
 @pytest.mark.states("attention Eq. 18")
 def test_weights_far_below_the_smallest_float():
-    log_s = flow.log_softmax([0.0, -2000.0, -2000.0])
+    log_s = log_softmax([0.0, -2000.0, -2000.0])
     np.testing.assert_allclose(log_s, [0, -2000, -2000], rtol=1e-15)
     with np.errstate(all="raise", under="ignore"):
         pairs = flow.pair_products(log_s, 2000.0)
@@ -110,8 +110,38 @@ def test_the_late_rates_for_orthogonal_tokens(seed, T, n, V):
 
 
 def test_dependent_tokens_have_no_late_direction():
-    with pytest.raises(ValueError, match="^M: "):
-        flow.late_direction(np.ones((4, 4)), [0, 1])
+    X = np.random.default_rng(0).standard_normal((12, 5))  # 12 tokens in 5 dimensions
+    for M in (np.ones((12, 12)), X @ X.T):
+        with pytest.raises(ValueError, match="^M: "):
+            flow.late_direction(M, [0, 1, 2, 0])
+
+
+@pytest.mark.parametrize("N, tokens", [(7, [0, 1]), (4, [0, 2]), (4, [0, -1]), (4, [0.5, 0])])
+def test_tokens_that_are_none_are_named(N, tokens):
+    with pytest.raises(ValueError, match="^tokens: "):
+        flow.late_direction(np.eye(N), tokens)
+
+
+def test_the_sums_of_a_lasting_tie_are_refused():
+    """Two equal relevant tokens share the attention for ever: the sums grow like e^u, p does not need them."""
+    X = np.array([[[1.0, 0], [1, 0], [0, 1]]])
+    M, gamma = gram.gram(X, np.array([1.0, -1.0]))
+    roles = [[data.RELEVANT, data.RELEVANT, -1]]
+    early = flow.flow(M, gamma, [1.0], [20.0], roles)
+    assert early.totals.variance[0, 0, 0] == pytest.approx(np.exp(20) / 4, rel=1e-2)
+    with pytest.raises(FloatingPointError, match="tied beyond log time 700"):
+        flow.flow(M, gamma, [1.0], [20.0, 800.0], roles)
+    np.testing.assert_allclose(np.exp(flow.flow(M, gamma, [1.0], [800.0]).log_s), [[[0.5, 0.5, 0]]], atol=1e-12)
+
+
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+def test_the_flow_from_another_start_goes_on_where_it_was():
+    sample, M, gamma = problem()
+    V = np.max(np.diag(M))
+    whole = flow.flow(M, gamma, sample.Y, [np.log(2.0), np.log(5.0)], rtol=1e-10)
+    rest = flow.flow(M, gamma, sample.Y, [np.log(3.0)], rtol=1e-10, z=whole.z[0])
+    np.testing.assert_allclose(rest.z[0], whole.z[1], rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(whole.rho[0] + rest.rho[0], whole.rho[1], atol=1e-8 / V)
 
 
 def one_sample(T, r, b, D, V=50.0):
@@ -169,6 +199,9 @@ def test_the_derivative_of_the_growth_function(x, T):
         ({"M": np.eye(3)}, "M, log_times"),
         ({"Y": [0.0]}, "Y"),
         ({"log_times": [np.nan]}, "log_times"),
+        ({"M": np.zeros((2, 2))}, "M"),
+        ({"rtol": 0.0}, "rtol"),
+        ({"z": [0.0, 0.0]}, "z"),
     ],
 )
 def test_bad_arguments_are_named(change, named):
