@@ -156,7 +156,8 @@ def claims(dimensions, by_d, shares, closed, start, settings):
     signal = min((min(row["signal"]) for row in runs), default=np.nan)
     text = "both signal coefficients are positive in the end (A.5)"
     eq_9 = min((row["eq_9"] for row in runs), default=np.nan)
-    eq_10, eq_11 = max((row["eq_10"] for row in runs), default=np.nan), min((row["eq_11"] for row in runs), default=np.nan)
+    eq_10 = max((row["eq_10"] for row in runs), default=np.nan)
+    eq_11 = min((row["eq_11"] for row in runs), default=np.nan)
     met = f"{where}; Eq. 9 >= {eq_9:.2g}, Eq. 10 <= {eq_10:.2g}, Eq. 11 >= {eq_11:.2g}"
     measured = f"smallest lambda |mu|^2 {signal:.3g}"
     rows.append(claim(text, "> 0", measured, "> 0", signal > 0 if inside else None, met))

@@ -89,7 +89,7 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8, z=None):
     span = (start, max(u[-1], start + 1e-9))
     done = solve_ivp(rates, span, y, method, t_eval=u, rtol=rtol, atol=rtol, events=events)
     if done.status == 1:
-        raise FloatingPointError(f"flow: two tokens are tied beyond log time {LARGEST_PAIR:g}, the sums leave the floats")
+        raise FloatingPointError(f"flow: two tokens tied beyond log time {LARGEST_PAIR:g}, the sums leave the floats")
     if not done.success:
         raise FloatingPointError(f"flow: {done.message}")
     v, undecided, variance = np.split(done.y.T, (N, N + n), axis=1)

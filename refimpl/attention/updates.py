@@ -136,7 +136,7 @@ def clean_share(gamma, Y, Y_star):
 
     States: attention Remark 4
     """
-    gamma, Y, Y_star = arrays(gamma=(gamma, "nT"), Y=(Y, "n"), Y_star=(Y_star, "n"))
+    gamma, Y, Y_star = arrays(gamma=(gamma, "nT"), Y=(labels("Y", Y), "n"), Y_star=(labels("Y_star", Y_star), "n"))
     slopes = -logistic_derivative(margin(Y, np.mean(gamma, axis=-1)))
     return float(np.sum(slopes[Y == Y_star]) / np.sum(slopes))
 

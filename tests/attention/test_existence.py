@@ -345,3 +345,12 @@ def test_without_its_transpose_the_model_has_no_value_or_another_one():
     s = softmax(square @ p)
     assert model.output(square, p, nu) == pytest.approx(nu @ square.T @ s)
     assert abs(nu @ square @ s - nu @ square.T @ s) > 0.1
+
+
+def test_a_noisy_sample_without_a_token_for_its_label_and_a_sample_of_relevant_tokens_alone_are_named():
+    X = np.zeros((1, 3, 2))
+    sample = data.Sample(X, np.array([1.0]), np.array([-1.0]), X, np.array([[2, -1, 0]]))
+    with pytest.raises(ValueError, match="^sample: "):
+        existence.memorised_tokens(sample)
+    with pytest.raises(ValueError, match="^relevant: "):
+        existence.least_scale(runs()[0].setting, [0.1], 1.0, runs()[0].setting.T)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 from refimpl.attention import conditions, data, decomposition, fresh, generalization, gram, trials, uncertainty, updates
 from refimpl.attention.head import linear_head
@@ -197,6 +197,8 @@ def test_the_benign_conditions_by_hand():
     got = generalization.benign_conditions([0.25, 0.5], [[0.3, -0.3]], 2.0, 1.0, 4.0)  # both ways of the max are 1
     assert got["Eq. 228"] == pytest.approx(0.25 / 0.6)
     assert generalization.benign_conditions([1, 1], [[0.5, -0.5]], 4.0, 1.0, 4.0)["Eq. 228"] == pytest.approx(2.0)
+    got = generalization.benign_conditions([0.25, 0.5], [[0.3, -0.3]], 2.0, 16.0, 4.0)  # sqrt(16) 4 / 4 against 1
+    assert got["Eq. 228"] == pytest.approx(0.25 / (0.6 * 4))
 
 
 BENIGN = (0.0, 5.0, 10.0, 40.0, 1000.0, 10_000.0)
@@ -268,16 +270,6 @@ def test_eq_9_has_no_absolute_constant_in_the_regime():
     assert class_sums(run, 0)[0].max() < 1e-3
 
 
-def test_the_trial_s_law_is_that_of_fresh_samples():
-    """Errors in (0, 1): norm 2, d = 300, from the law against samples drawn whole; both within 99.9 % of each other."""
-    run = trials.run(np.random.default_rng(0), (4.0,), 6, 2.0, 300, 4, 1, 2, 0.3, 0.3)
-    wrong, interval, _ = trials.generalize(run, 0, np.random.default_rng(1), 20_000)
-    test = data.draw(np.random.default_rng(2), 20_000, run.mu, 4, 1, 2, 0.3, 0.0, run.Sigma)
-    direct = np.mean(output(test.X, gram.combine(run.sample.X, run.path.rho[0]), run.nu) * test.Y_star <= 0)
-    assert interval[0] < wrong < interval[1] and abs(wrong - direct) < 3.3 * np.sqrt(2 * wrong * (1 - wrong) / 20_000)
-    assert 0.05 < wrong < 0.45
-
-
 @pytest.mark.states("attention Eq. 12")
 @pytest.mark.parametrize("wrong, size", [(0, 50), (50, 50), (7, 50)])
 def test_the_interval_is_clopper_and_pearson_s(wrong, size):
@@ -296,6 +288,26 @@ def test_the_error_of_uniform_attention():
     picked = np.mean((sample.X[:, 0] @ linear_head(mu)) * sample.Y_star <= 0)
     right = np.exp(generalization.picked_error(3.0, 1.5))
     assert abs(picked - right) < 3.5 * np.sqrt(right / 40_000)
+    both = generalization.uniform_error(12.0, 4, 1, 2, 0.9)  # |W| = 2, one of each sign: Phi(-12 / sqrt 8)
+    assert both == pytest.approx(norm.logcdf(-12 / np.sqrt(8)))
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: generalization.binomial_interval(5, 3), "wrong"),
+        (lambda: generalization.norm_floor(1.0, 2.0, 3), "s_top"),
+        (lambda: generalization.norm_floor(0.5, 0.0, 3), "s_top"),
+        (lambda: generalization.event_shares([0.1, 0.2], [1, 1], 0.1), "Y_star"),
+        (lambda: generalization.event_shares([0.1, 0.2], [1, 0], 0.1), "Y_star"),
+        (lambda: generalization.uniform_error(3.0, 4, 3, 2, 0.1), "T"),
+        (lambda: generalization.uniform_error(3.0, 0, 1, 2, 0.1), "T"),
+        (lambda: one_step([[0.5, 0.5, 0]], [2], [1], [[2, 1, -1]], 0.1, 1.0), "Y"),
+    ],
+)
+def test_bad_arguments_are_named(call, said):
+    with pytest.raises(ValueError, match=f"^{said}[:,]"):
+        call()
 
 
 @pytest.mark.states("attention Eq. 12")
@@ -378,9 +390,9 @@ def test_attention_follows_the_noise_that_it_averages():
 
 @pytest.mark.erratum("attention-e24-deviation")
 def test_no_threshold_makes_one_event_certain_and_the_other_a_fair_coin():
-    """rho |mu| = 20, logits with noise of size 2, equal coefficients. b that makes the deviation rho |mu|^2 b a tenth of
-    the least standard deviation: just above it, in E_{+1} or E_{-1}, f often has the other sign. b that makes the sign
-    certain, 2 c_2 sqrt(log) / (rho |mu|): within E_= the sign of f is that of D. The error is a half either way."""
+    """rho |mu| = 20, logits with noise of size 2, equal coefficients. b that makes the deviation rho |mu|^2 b a tenth
+    of the least standard deviation: just above it, in E_{+1} or E_{-1}, f often has the other sign. b that makes the
+    sign certain, 2 c_2 sqrt(log) / (rho |mu|): within E_= the sign of f is that of D. The error is a half."""
     T, n = 4, 12
     test, s, f = fresh_outputs(harmful_law(np.array([-16, -16]) / 1e6, 2.0), 0.02, T=T)
     D = generalization.weak_difference(s, test.roles)
