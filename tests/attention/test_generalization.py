@@ -14,7 +14,7 @@ from refimpl.attention.model import output
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds
 
-HARMLESS, HARMFUL = 0.1 / 12, 0.2308  # delta / n of Eq. 12, and Phi(-0.1) / 2 of E.2.4 (0.2301) with a margin
+HARMLESS = 0.1 / 12  # delta / n of Eq. 12
 
 
 @functools.cache
@@ -234,16 +234,18 @@ def test_the_benign_case_in_the_theorem_s_regime(seed):
 @pytest.mark.states("attention Lemma E.1", "attention Eqs. 206-207")
 @pytest.mark.parametrize("n, T, relevant, kept, C_3", [(12, 3, 1, 1, 1.5), (48, 3, 1, 1, None), (12, 20, 18, 3, 1.5)])
 def test_the_harmful_case(n, T, relevant, kept, C_3):
-    """Eqs. 10 and 13 hold, both coefficients are negative, on fresh data the error is of order one, the training data
-    is fitted; `kept` samples of each class are clean. T = 3: Eq. 9 holds with C_1 = 1/20, (A6) does not hold. T = 20,
-    |R| = 18: (A'1)-(A6) hold, Eq. 9 does not (1e-6). C_3 = 2 C_l is E.1's, and gives Eq. 207 with its constant.
-    Before a time of the order exp(d / n |mu|^2) the error is zero all the same."""
+    """Eqs. 10 and 13 hold, both coefficients are negative, on fresh data the error is a half (4.5 standard errors: with
+    R suppressed the law of f does not depend on Y*), the training data is fitted; `kept` samples of each class are
+    clean, so that with the share of wrong labels as eta (A6) does not hold. T = 3: Eq. 9 holds with C_1 = 1/20.
+    T = 20, |R| = 18: Eq. 9 does not (1e-6). (A'1)-(A'3) hold. C_3 = 2 C_l is E.1's, and gives Eq. 207 with its
+    constant. Before a time of the order exp(d / n |mu|^2) the error is zero all the same."""
     Y_star = np.random.default_rng(0).choice([-1.0, 1.0], n)  # what the trial draws first
     flips = tuple(int(np.sum(Y_star == c)) - kept for c in (1, -1))
     s, run = trial(T, relevant, flips, (0.0, 40.0, 300_000.0), n=n)
     where = generalization.spread(*updates.score_scale(run.sample.noise, run.mu, run.nu))
     left, ratio, _, over_clean = class_sums(run, -1)
     assert np.all(over_clean > (C_3 or 2 * where.most / where.least)) and 1 / 4 < ratio < 4
+    assert min(conditions.strong_assumptions(s, 5).values()) >= 1 and sum(flips) / n > 1 / 5
     assert np.all(left > 1 / 20) if T == 3 else np.all(left < 1e-4)
     assert np.all(run.margins[1:] > 0) and np.all(run.lam[-1] < 0)
     totals = uncertainty.Totals(*(part[-1] for part in run.path.totals))
@@ -251,8 +253,8 @@ def test_the_harmful_case(n, T, relevant, kept, C_3):
     low, high = generalization.signal_bounds(totals, *rest, 1 / np.max(np.diag(run.M)))
     assert np.all(low <= run.lam[-1]) and np.all(run.lam[-1] <= high)
     assert C_3 or np.all(high < 0)
-    wrong, (least, _), attention = trials.generalize(run, -1, np.random.default_rng(0), 2000)
-    assert least > HARMFUL and attention < 0.05
+    wrong, _, attention = trials.generalize(run, -1, np.random.default_rng(0), 2000)
+    assert abs(wrong - 0.5) < 0.05 and attention < 0.05
     assert trials.generalize(run, 1, np.random.default_rng(0), 2000)[0] == 0
 
 
@@ -350,8 +352,10 @@ def test_the_events_of_the_harmful_case():
     assert plus >= minus - three and plus_other >= plus - three
     assert np.mean(np.sign(f[D >= b]) == 1) > 0.99 and np.mean(np.sign(f[D <= -b]) == -1) > 0.99
     error = np.mean(f * test.Y_star <= 0)
-    floor = generalization.harmful_floor(shares, 0.46, miss=0.1 / 12)
-    assert HARMFUL - 0.01 < floor < error
+    level = np.abs(D) < b
+    phi = min(np.mean(f[level & (test.Y_star == c)] * c <= 0) for c in (1, -1))
+    floor = generalization.harmful_floor(shares, phi, miss=0.1 / 12)
+    assert phi / 2 - 0.1 / 12 - three <= floor < error
 
 
 @pytest.mark.states("attention Section E.2.4", "attention Theorem 4.2 (harmful)")
