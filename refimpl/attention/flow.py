@@ -73,6 +73,8 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8, z=None):
         pairs = pair_products(log_s, u)
         slope = -Y * logistic_derivative(Y * np.sum(np.exp(log_s) * gamma, axis=-1))
         v = slope[:, None] * score_gaps(pairs, gamma)
+        if roles is None:
+            return v.ravel()
         undecided = np.einsum("it,itu,iu->i", relevant, pairs, ~relevant)
         return np.concatenate((v.ravel(), undecided, pairs.sum(axis=-1).ravel()))
 
@@ -83,7 +85,7 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8, z=None):
     room.terminal = True
     # before u_0 the state moves by about e^{u_0}: one Euler step, its error of the order e^{2 u_0}
     start = min(u[0], np.log(rtol) / 2 - 1)
-    y = rates(start, np.zeros(N + n + N))
+    y = rates(start, np.zeros(N))
     method = "LSODA" if N <= STIFF else "DOP853"
     events = [room] if roles is not None and T > 1 and u[-1] > LARGEST_PAIR else None
     span = (start, max(u[-1], start + 1e-9))
@@ -104,7 +106,7 @@ def pair_products(log_s, u=0.0):
     From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
     $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
 
-    A product beyond e^700 is that: it drives z too slowly for a moment, and its integral is wrong.
+    Beyond e^700 it is e^700: z is then driven too slowly for a moment, and the product's integral is wrong.
 
     log_s : (..., T).  u : a number.  Returns (..., T, T).
 
