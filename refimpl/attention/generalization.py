@@ -51,8 +51,8 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
 
     E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$,
     $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
-    Under Eqs. 9-11 and for small rho the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the noisy sums of the
-    two classes are balanced as well.
+    Under Eqs. 9-11 and for small rho the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the
+    noisy sums of the two classes are balanced as well.
 
     totals : uncertainty.Totals, (n,) and (n, T).  roles : (n, T).  Y, Y_star : (n,).  weak_scale : rho <= 1/2.
     spread : a Spread.  scale : alpha / n for sums over steps; 1/V for flow's integrals.

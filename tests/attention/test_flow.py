@@ -131,6 +131,9 @@ def test_the_sums_of_a_lasting_tie_are_refused():
     with pytest.raises(FloatingPointError, match="tied beyond log time 700"):
         flow.flow(M, gamma, [1.0], [20.0, 800.0], roles)
     np.testing.assert_allclose(np.exp(flow.flow(M, gamma, [1.0], [800.0]).log_s), [[[0.5, 0.5, 0]]], atol=1e-12)
+    sample, M, gamma = problem()  # without a tie the sums grow like u
+    totals = flow.flow(M, gamma, sample.Y, [700.0, 1400.0], sample.roles).totals
+    assert np.all(np.max(totals.variance[1], axis=1) < 2.5 * np.max(totals.variance[0], axis=1))
 
 
 @pytest.mark.states("attention Section 3.4 (gradient descent)")
