@@ -165,6 +165,18 @@ def log_factor(n, T, delta):
     return math.log(T * n / delta)
 
 
+def score_error(kappa, norm, log, c2):
+    r"""Lemma C.2. $e = 2 c_2 \kappa \|\mu\| \sqrt{\log(Tn/\delta)}$, what the noise adds to a score on a good run.
+
+    kappa : of $\nu = \kappa(\mu_{+1} - \mu_{-1})$.  norm : |mu|.  log : log(Tn/delta).  c2 : of Lemma A.1, > 0.
+    Returns a float.
+
+    States: attention Lemma C.2
+    """
+    c2, kappa = number("c2", c2, above=0), number("kappa", kappa, above=0)
+    return 2 * c2 * kappa * number("norm", norm, above=0) * math.sqrt(number("log", log, above=0))
+
+
 def score_spread(setting, c2):
     r"""Lemma C.2. A bound on $\max_t \gamma_t - \min_t \gamma_t$ in a sample of a good run, $\|\nu\| = 1/\|\mu\|$.
 
@@ -176,7 +188,7 @@ def score_spread(setting, c2):
     States: attention Lemma C.2
     """
     log = log_factor(setting.n, setting.T, setting.delta)
-    error = 2 * number("c2", c2, above=0) * math.sqrt(log / 2) / setting.norm
+    error = score_error(math.sqrt(0.5) / setting.norm**2, setting.norm, log, c2)
     return (1 + setting.weak_scale) * math.sqrt(0.5) + 2 * error
 
 

@@ -15,7 +15,7 @@ from refimpl.attention.model import token_slopes
 from refimpl.attention.updates import noise_update_range
 from refimpl.calculus.losses import logistic, logistic_derivative, margin
 from refimpl.calculus.softmax import softmax
-from refimpl.checks import arrays, labels
+from refimpl.checks import arrays, count, labels
 
 
 def clean_order(s, Y, Y_star, roles):
@@ -54,6 +54,7 @@ def picked_token(log_s):
     States: attention Lemma A.2
     """
     log_s = arrays(log_s=(log_s, "...nT"))
+    count("T", log_s.shape[-1], least=2)
     order = np.argsort(log_s, axis=-1)
     others = np.take_along_axis(log_s, order[..., :-1], axis=-1)  # increasing: the last is the runner-up
     return order[..., -1], others[..., -1] + np.log(np.sum(np.exp(others - others[..., -1:]), axis=-1))
@@ -82,11 +83,12 @@ def one_hot_floor(s, gamma):
     Each token has $s_t \le \sqrt{\epsilon'}$ or $|\gamma_t - f| \le \sqrt{\epsilon'}$ (Eq. 155): the latter only one,
     where $2\sqrt{\epsilon'}$ is below all gaps of scores.
 
-    s, gamma : (n, T).  Returns left : (n,), right : (n,), the latter infinite where the condition does not hold.
+    s, gamma : (n, T), T >= 2.  Returns left, right : (n,), the latter infinite where the condition does not hold.
 
     States: attention Lemma D.3
     """
     s, gamma = arrays(s=(s, "nT"), gamma=(gamma, "nT"))
+    count("T", s.shape[-1], least=2)
     f = np.sum(s * gamma, axis=-1, keepdims=True)
     root = np.sqrt(np.max(s * np.abs(gamma - f), axis=-1))
     smallest_gap = np.min(np.diff(np.sort(gamma, axis=-1), axis=-1), axis=-1)
@@ -118,7 +120,7 @@ def fit_times(s, gamma, Y):
 
     States: attention Theorem 4.2 (overfitting)
     """
-    s, gamma, Y = arrays(s=(s, "KnT"), gamma=(gamma, "nT"), Y=(Y, "n"))
+    s, gamma, Y = arrays(s=(s, "KnT"), gamma=(gamma, "nT"), Y=(labels("Y", Y), "n"))
     fitted = np.all(Y * np.einsum("kit,it->ki", s, gamma) > 0, axis=-1)
     return int(len(fitted) - np.argmin(fitted[::-1])) if not fitted.all() else 0
 

@@ -28,7 +28,10 @@ def memorised_tokens(sample):
     """
     Y, Y_star, roles = arrays(Y=(sample.Y, "n"), Y_star=(sample.Y_star, "n"), roles=(sample.roles, "nT"))
     noisy = np.flatnonzero(Y != Y_star)
-    return noisy, np.argmax(roles[noisy] == Y[noisy, None], axis=1)
+    matches = roles[noisy] == Y[noisy, None]
+    if not np.all(matches.any(axis=1)):
+        raise ValueError("sample: a noisy sample has no weak token that matches its label")
+    return noisy, np.argmax(matches, axis=1)
 
 
 def direction(mu, noise, noisy, tokens, beta):
@@ -144,6 +147,8 @@ def least_scale(setting, beta, c2, relevant):
     States: attention Section C.1; attention Theorem 4.1
     """
     s, relevant = setting, count("relevant", relevant)
+    if relevant >= s.T:
+        raise ValueError(f"relevant: must be below T = {s.T}, got {relevant}")
     weak = number("c2", c2, above=0) * math.sqrt(log_factor(s.n, s.T, s.delta))
     smallest = number("beta", np.min(finite("beta", beta)), above=0)
     noisy = 8 / (smallest * s.trace) * math.log((s.T - 1) * (1 + s.weak_scale) * s.norm / weak)

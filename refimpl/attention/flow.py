@@ -19,8 +19,10 @@ from scipy.integrate import solve_ivp
 from refimpl.attention.data import RELEVANT
 from refimpl.attention.uncertainty import Totals
 from refimpl.calculus.losses import logistic_derivative
-from refimpl.checks import arrays, finite, labels
+from refimpl.calculus.softmax import log_softmax
+from refimpl.checks import arrays, labels, number
 
+LARGEST_PAIR = 700.0  # the exponent up to which a product e^u s_t s_w is a float
 STIFF = 300  # tokens up to which an implicit method pays: its steps grow with u, an explicit one's do not
 
 
@@ -43,57 +45,59 @@ class Path(NamedTuple):
     evaluations: int
 
 
-def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8):
+def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8, z=None):
     r"""Section 3.4, the step going to zero. $\dot\rho_{i,t} = \frac1n (-\ell'_i) Y_i s_t (\gamma_t - f_i)$, from p = 0.
 
     With roles, the sums of Definition 4.1 and Eq. 9 as integrals of $\mathfrak S^{(i)}$ and of $s_t (1 - s_t)$.
 
     M : (nT, nT), gamma : (n, T) from gram.gram.  Y : (n,).  log_times : (K,) u, increasing, below 1e6.
-    roles : (n, T) or None.  rtol : of the integrator.  Returns a Path.
-    Raises ValueError; FloatingPointError where the integrator gives up.
+    roles : (n, T) or None.  rtol : of the integrator, in [1e-13, 0.1].
+    z : (n, T), the logits at another start p_0; rho is then that of p - p_0.  Returns a Path.
+    Raises ValueError; FloatingPointError where the integrator gives up, and with roles where a product of weights
+    times e^u is still beyond e^700 (a tie that outlasts u = 700), since the sums would be wrong.
 
     States: attention Section 3.4 (gradient descent)
     """
     M, gamma, Y, u = arrays(M=(M, "NN"), gamma=(gamma, "nT"), Y=(labels("Y", Y), "n"), log_times=(log_times, "K"))
     if M.shape[0] != gamma.size or np.any(np.diff(u) <= 0) or u[-1] > 1e6:
         raise ValueError("M, log_times: M must be (nT, nT), log_times increase and stay below 1e6")
-    V = np.max(np.diag(M))
+    V, rtol = number("M: the largest |x|^2", np.max(np.diag(M)), above=0), number("rtol", rtol, 1e-13, 0.1)
     M, (n, T), N = M / V, gamma.shape, gamma.size
+    z_0 = arrays(z=(np.zeros((n, T)) if z is None else z, "nT"), gamma=(gamma, "nT"))[0]
     relevant = np.zeros((n, T), bool)
     if roles is not None:
         relevant = arrays(roles=(roles, "nT"), gamma=(gamma, "nT"))[0] == RELEVANT
 
     def rates(u, y):
-        log_s = log_softmax((M @ y[:N]).reshape(n, T))
+        log_s = log_softmax(z_0 + (M @ y[:N]).reshape(n, T))
         pairs = pair_products(log_s, u)
         slope = -Y * logistic_derivative(Y * np.sum(np.exp(log_s) * gamma, axis=-1))
         v = slope[:, None] * score_gaps(pairs, gamma)
+        if roles is None:
+            return v.ravel()
         undecided = np.einsum("it,itu,iu->i", relevant, pairs, ~relevant)
         return np.concatenate((v.ravel(), undecided, pairs.sum(axis=-1).ravel()))
 
+    def room(u, y):  # positive where the clip in pair_products does not bind
+        log_s = log_softmax(z_0 + (M @ y[:N]).reshape(n, T))
+        return LARGEST_PAIR - u - np.max(np.partition(log_s, T - 2)[:, -2:].sum(axis=-1))
+
+    room.terminal = True
     # before u_0 the state moves by about e^{u_0}: one Euler step, its error of the order e^{2 u_0}
     start = min(u[0], np.log(rtol) / 2 - 1)
-    y = rates(start, np.zeros(N + n + N))
+    y = rates(start, np.zeros(N))
     method = "LSODA" if N <= STIFF else "DOP853"
-    done = solve_ivp(rates, (start, max(u[-1], start + 1e-9)), y, method, t_eval=u, rtol=rtol, atol=rtol)
+    events = [room] if roles is not None and T > 1 and u[-1] > LARGEST_PAIR else None
+    span = (start, max(u[-1], start + 1e-9))
+    done = solve_ivp(rates, span, y, method, t_eval=u, rtol=rtol, atol=rtol, events=events)
+    if done.status == 1:
+        raise FloatingPointError(f"flow: two tokens tied beyond log time {LARGEST_PAIR:g}, the sums leave the floats")
     if not done.success:
         raise FloatingPointError(f"flow: {done.message}")
     v, undecided, variance = np.split(done.y.T, (N, N + n), axis=1)
-    z, shape = (v @ M).reshape(-1, n, T), (-1, n, T)
+    z, shape = z_0 + (v @ M).reshape(-1, n, T), (-1, n, T)
     totals = None if roles is None else Totals(undecided, variance.reshape(shape))
     return Path(u, v.reshape(shape) / V, z, log_softmax(z), totals, done.nfev)
-
-
-def log_softmax(z):
-    r"""Section 3.1. $\log s_t = z_t - \log\sum_u e^{z_u}$: what is left of a weight that underflows.
-
-    z : (..., T), finite.  Returns (..., T).
-
-    States: attention Eq. 18
-    """
-    z = finite("z", z)
-    z = z - np.max(z, axis=-1, keepdims=True)
-    return z - np.log(np.sum(np.exp(z), axis=-1, keepdims=True))
 
 
 def pair_products(log_s, u=0.0):
@@ -102,11 +106,13 @@ def pair_products(log_s, u=0.0):
     From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
     $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
 
+    Beyond e^700 it is e^700: z is then driven too slowly for a moment, and the product's integral is wrong.
+
     log_s : (..., T).  u : a number.  Returns (..., T, T).
 
     States: attention Eq. 18
     """
-    pairs = np.exp(np.minimum(log_s[..., :, None] + log_s[..., None, :] + u, 700.0))
+    pairs = np.exp(np.minimum(log_s[..., :, None] + log_s[..., None, :] + u, LARGEST_PAIR))
     return pairs * (1 - np.eye(pairs.shape[-1]))
 
 
@@ -134,20 +140,22 @@ def late_direction(M, tokens):
     (It is the flow's where no other token's rate is positive; a token with a positive one would be slack.)
     So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
 
-    M : (nT, nT).  tokens : (n,), integers.  Returns d rho/du : (n, T).  Raises ValueError for dependent tokens.
+    M : (nT, nT).  tokens : (n,), integers in 0 ... T - 1.  Returns d rho/du : (n, T).
+    Raises ValueError where these equations are dependent, as they are for tokens in too few dimensions.
 
     States: attention Lemma A.5; attention Theorem 4.2 (harmful)
     """
     M, tokens = arrays(M=(M, "NN"), tokens=(tokens, "n"))
-    N, n, V = len(M), len(tokens), np.max(np.diag(M))
+    N, n, V = len(M), len(tokens), number("M: the largest |x|^2", np.max(np.diag(M)), above=0)
     T, picked = N // n, tokens.astype(int)
+    if N % n or np.any((picked != tokens) | (picked < 0) | (picked >= T)):
+        raise ValueError(f"tokens: must be integers in 0 ... T - 1, one for each n of the nT = {N} rows of M")
     rows = M.reshape(n, T, N) / V
     equations = rows[np.arange(n), picked][:, None] - rows
     right = np.ones((n, T))
     equations[np.arange(n), picked] = np.kron(np.eye(n), np.ones(T))  # the picked token's row: sum_t rho_t = 0
     right[np.arange(n), picked] = 0
-    try:
-        rates = np.linalg.solve(equations.reshape(N, N), right.ravel())
-    except np.linalg.LinAlgError:
-        raise ValueError("M: the tokens are linearly dependent") from None
-    return rates.reshape(n, T) / V
+    equations = equations.reshape(N, N)
+    if np.linalg.cond(equations) > 1e11:
+        raise ValueError("M: the tokens are linearly dependent")
+    return np.linalg.solve(equations, right.ravel()).reshape(n, T) / V

@@ -13,7 +13,7 @@ from scipy.stats import beta, binom
 
 from refimpl.attention.data import RELEVANT
 from refimpl.attention.uncertainty import CLASSES
-from refimpl.checks import arrays, count, number
+from refimpl.checks import arrays, count, labels, number
 
 
 class Spread(NamedTuple):
@@ -51,8 +51,8 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
 
     E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$,
     $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
-    Under Eqs. 9-11 the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the noisy sums of the
-    two classes are balanced as well.
+    Under Eqs. 9-11 and for small rho the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the
+    noisy sums of the two classes are balanced as well.
 
     totals : uncertainty.Totals, (n,) and (n, T).  roles : (n, T).  Y, Y_star : (n,).  weak_scale : rho <= 1/2.
     spread : a Spread.  scale : alpha / n for sums over steps; 1/V for flow's integrals.
@@ -61,7 +61,7 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
     States: attention Lemma E.1; attention Eqs. 206-207
     """
     undecided, variance = arrays(undecided=(totals.uncertainty, "n"), variance=(totals.variance, "nT"))
-    Y, Y_star, roles = arrays(Y=(Y, "n"), Y_star=(Y_star, "n"), roles=(roles, "nT"))
+    Y, Y_star, roles = arrays(Y=(labels("Y", Y), "n"), Y_star=(labels("Y_star", Y_star), "n"), roles=(roles, "nT"))
     a, e, l, h = spread
     rho, clean, own_R = number("weak_scale", weak_scale, 0, 0.5), Y == Y_star, variance * (roles == RELEVANT)
     low, high = np.zeros(2), np.zeros(2)
@@ -91,6 +91,8 @@ def norm_floor(s_top, x_norm, T):
     States: attention Lemma E.2
     """
     s_top, x_norm = arrays(s_top=(s_top, "..."), x_norm=(x_norm, "..."))
+    if np.any((s_top <= 0) | (s_top >= 1)) or np.any(x_norm <= 0):
+        raise ValueError("s_top, x_norm: s_top must be in (0, 1), x_norm > 0")
     return np.log((count("T", T, least=2) - 1) * s_top / (1 - s_top)) / (2 * x_norm)
 
 
@@ -141,6 +143,8 @@ def binomial_interval(wrong, size, confidence=0.99):
     States: attention Eq. 12
     """
     wrong, size = count("wrong", wrong, least=0), count("size", size)
+    if wrong > size:
+        raise ValueError(f"wrong: {wrong} of {size}")
     tail = (1 - number("confidence", confidence, 0, 1)) / 2
     low = beta.ppf(tail, wrong, size - wrong + 1) if wrong > 0 else 0.0
     high = beta.ppf(1 - tail, wrong + 1, size - wrong) if wrong < size else 1.0
@@ -159,7 +163,9 @@ def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
 
     States: attention Eq. 12
     """
-    k = np.arange(1, count("weak", weak, least=2))
+    if count("relevant", relevant) + count("weak", weak, least=2) > count("T", T):
+        raise ValueError(f"T: {relevant} + {weak} tokens do not fit into {T}")
+    k = np.arange(1, weak)
     log_share = binom.logpmf(k, weak, 0.5)
     mean = number("norm", norm, above=0) * (relevant + weak_scale * (2 * k - weak)) / np.sqrt(2 * T)
     return float(logsumexp(log_share - logsumexp(log_share) + log_ndtr(-mean / number("sigma", sigma, above=0))))
@@ -196,8 +202,10 @@ def event_shares(D, Y_star, b):
 
     States: attention Section E.2.4
     """
-    D, Y_star = arrays(D=(D, "n"), Y_star=(Y_star, "n"))
+    D, Y_star = arrays(D=(D, "n"), Y_star=(labels("Y_star", Y_star), "n"))
     b = number("b", b, above=0)
+    if abs(np.sum(Y_star)) == len(Y_star):
+        raise ValueError("Y_star: needs samples of both classes")
     return np.array([[np.mean(event[Y_star == c]) for event in (D >= b, D <= -b, np.abs(D) < b)] for c in CLASSES])
 
 
@@ -206,7 +214,7 @@ def harmful_floor(shares, conditional, miss=0.0):
     $\frac12 (\Pr_{+1}[E_{-1}] + \Pr_{-1}[E_{+1}]) + \frac12 \phi (\Pr_{+1}[E_=] + \Pr_{-1}[E_=])$ less $\delta/n$.
 
     On $E_{\pm1}$ the sign of f is the weak tokens'; on $E_=$ it is wrong with probability $\phi$ or more. Where
-    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$: at least $\phi/2$ in total, as printed.
+    $\lambda_{+1} \ge \lambda_{-1}$, $\Pr_{-1}[E_{+1}] \ge \Pr_{+1}[E_{+1}]$: $\phi/2$ in total or more (rebuilt).
 
     shares : (2, 3) from event_shares.  conditional : phi in [0, 1].  miss : delta/n.  Returns a float.
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.attention import concentration
-from refimpl.attention.conditions import log_factor
+from refimpl.attention.conditions import log_factor, score_error
 from refimpl.attention.data import RELEVANT
 from refimpl.checks import arrays, finite, labels, number
 
@@ -150,8 +150,8 @@ def token_score_range(Y, Y_star, roles, weak_scale, mu, nu, log, c2):
     Y, Y_star, roles = arrays(Y=(Y, "n"), Y_star=(Y_star, "n"), roles=(roles, "nT"))
     mu, nu = arrays(mu=(mu, "2d"), nu=(nu, "d"))
     own = labels("Y", Y)[:, None] * np.where(roles == RELEVANT, labels("Y_star", Y_star)[:, None], weak_scale * roles)
-    a = mu[0] @ nu
-    e = 2 * number("c2", c2, above=0) * a / np.linalg.norm(mu[0]) * np.sqrt(number("log", log, above=0))
+    a, norm = mu[0] @ nu, np.linalg.norm(mu[0])
+    e = score_error(a / norm**2, norm, log, c2)
     return a * own - e, a * own + e
 
 

@@ -2,10 +2,10 @@ r"""Sections 4.3 and H: the token-separation problem, and where descent goes ins
 
     min |p|  subject to  (x_{t*_i} - x_t)^T W^T p >= 1  for all i and all t != t*_i
 
-    found = separate(X, picked)          the max-margin p, or found.p = None where none exists
-    gaps  = kkt(found, X, picked)        its optimality conditions, each a relative violation
-    path  = flow(X, Y, gamma, logs)      p at gradient-flow times e^logs
-    angle(p, found.p)                   of order mismatch(found, ...) / log tau
+    found = separate(X, picked)             the max-margin p, or found.p = None where none exists
+    gaps  = kkt(found, X, picked)           its optimality conditions, each a relative violation
+    path  = flow_in_q(X, Y, gamma, logs)    p at gradient-flow times e^logs
+    angle(p, found.p)                       of order mismatch(found, ...) / log tau
 
 Once t* has nearly all attention, the risk is a sum of exponentials of the margins, each weighted by
 |l'_i| Y_i (gamma_{t*} - gamma_t) / n. The weights shift each margin by a logarithm, so at time tau the
@@ -17,12 +17,11 @@ In the limit they agree while each support token scores less than t*; where one 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.integrate import solve_ivp
 from scipy.optimize import nnls
 
-from refimpl.attention.model import query_gradient
+from refimpl.attention.flow import flow
 from refimpl.calculus.losses import logistic_derivative
-from refimpl.checks import arrays, count, labels, matrix
+from refimpl.checks import arrays, count, labels, matrix, number
 
 RESOLVED = 1e-7  # of the longest token difference: a hull nearer to zero than this is taken to touch it
 
@@ -121,7 +120,8 @@ def kkt(found, X, picked, W=None):
 def flow_in_q(X, Y, gamma, logs, q=None):
     r"""Section 4.3. Gradient flow in $q = W^\top p$, in log time $u = \log\tau$: $dq/du = -e^u \nabla\hat L(q)$.
 
-    The scores are an argument, so that they can be set apart from the tokens. Integrated to 1e-9 by LSODA.
+    The scores are an argument, so that they can be set apart from the tokens. It is flow.flow, to 1e-9, whose
+    clock is $u + \log(V/n)$, V the largest $\|x\|^2$: from q, $q + \sum \rho_{i,t} x_t^{(i)}$.
 
     X : (n, T, d).  Y : (n,).  gamma : (n, T).  logs : (k,) the u, increasing.  q : (d,) to start from, 0 where None.
     Returns (k, d).  Raises ValueError where the axes do not agree, FloatingPointError where the integrator stops.
@@ -129,20 +129,13 @@ def flow_in_q(X, Y, gamma, logs, q=None):
     States: attention Section 4.3 (max-margin obstacles)
     """
     X, Y, gamma, logs = arrays(X=(X, "nTd"), Y=(Y, "n"), gamma=(gamma, "nT"), logs=(logs, "k"))
-    labels("Y", Y)
+    if np.any(np.diff(logs) <= 0):
+        raise ValueError("logs: must increase")
+    q = np.zeros(X.shape[-1]) if q is None else arrays(q=(q, "d"), X=(X, "nTd"))[0]
     tokens = X.reshape(-1, X.shape[-1])
-    Q = np.linalg.qr(np.vstack((tokens, np.zeros(X.shape[-1]) if q is None else arrays(q=(q, "d")))).T)[0]
-    x = X @ Q
-    first = min(logs[0], -20.0)  # the time before e^first moves q by at most e^first times the gradient
-    start = np.zeros(Q.shape[1]) if q is None else np.asarray(q, float) @ Q
-
-    def velocity(u, q):
-        return -np.exp(u) * query_gradient(x, Y, q, gamma)
-
-    run = solve_ivp(velocity, (first, logs[-1]), start, "LSODA", logs, rtol=1e-9, atol=1e-9)
-    if not run.success:
-        raise FloatingPointError(f"flow_in_q: {run.message}")
-    return run.y.T @ Q.T
+    M = tokens @ tokens.T
+    clock = np.log(number("X: the largest |x|^2", np.max(np.diag(M)), above=0) / len(Y))
+    return q + np.tensordot(flow(M, gamma, Y, logs + clock, rtol=1e-9, z=X @ q).rho, X, axes=2)
 
 
 def angle(p, q):

@@ -44,16 +44,15 @@ def run(rng, log_times, n, norm, d, T, relevant, weak, weak_scale, noise_rate=0.
 
     rng, n, norm, d, T, relevant, weak, weak_scale, noise_rate : as in wishart.draw_training.  log_times : as in flow.
     flips : with noise_rate 0, how many labels are wrong of the samples with Y* = +1 and with Y* = -1; None for no more.
-    Returns a Trial.  Raises ValueError; FloatingPointError where the integrator gives up.
+    Returns a Trial.  Raises ValueError, also for more flips than a class has samples; FloatingPointError as flow does.
 
     States: attention Theorem 4.2 (overfitting); attention Theorem 4.2 (benign); attention Theorem 4.2 (harmful)
     """
+    if flips is not None and (np.shape(flips) != (2,) or noise_rate != 0):
+        raise ValueError("flips: must be two numbers, with noise_rate 0")
     sample, mu, Sigma = wishart.draw_training(rng, n, norm, d, T, relevant, weak, weak_scale, noise_rate)
     if flips is not None:
-        Y = sample.Y.copy()
-        for c, k in zip((1, -1), flips):
-            Y[np.flatnonzero(sample.Y_star == c)[: count("flips", k, least=0)]] = -c
-        sample = sample._replace(Y=Y)
+        sample = sample._replace(Y=_flipped(sample.Y_star, flips))
     nu = linear_head(mu)
     M, gamma = gram(sample.X, nu)
     path = flow(M, gamma, sample.Y, log_times, sample.roles)
@@ -61,6 +60,17 @@ def run(rng, log_times, n, norm, d, T, relevant, weak, weak_scale, noise_rate=0.
     lam = np.einsum("kit,itc->kc", path.rho, carried)
     margins = sample.Y * np.einsum("kit,it->ki", np.exp(path.log_s), gamma)
     return Trial(sample, mu, nu, Sigma, weak_scale, M, gamma, path, lam, margins)
+
+
+def _flipped(Y_star, flips):
+    """The labels: the clean ones, but for the first so many of each class."""
+    Y = Y_star.copy()
+    for c, k in zip((1, -1), flips):
+        members = np.flatnonzero(Y_star == c)
+        if count("flips", k, least=0) > len(members):
+            raise ValueError(f"flips: {k} of the {len(members)} samples with Y* = {c}")
+        Y[members[:k]] = -c
+    return Y
 
 
 def generalize(trial, k, rng, size):

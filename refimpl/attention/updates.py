@@ -136,7 +136,7 @@ def clean_share(gamma, Y, Y_star):
 
     States: attention Remark 4
     """
-    gamma, Y, Y_star = arrays(gamma=(gamma, "nT"), Y=(Y, "n"), Y_star=(Y_star, "n"))
+    gamma, Y, Y_star = arrays(gamma=(gamma, "nT"), Y=(labels("Y", Y), "n"), Y_star=(labels("Y_star", Y_star), "n"))
     slopes = -logistic_derivative(margin(Y, np.mean(gamma, axis=-1)))
     return float(np.sum(slopes[Y == Y_star]) / np.sum(slopes))
 
@@ -145,7 +145,7 @@ def weight_ratios(s, s_next, z, z_next):
     r"""Lemma D.4. The largest $|\log (s_t(\tau + 1) / s_t(\tau))|$, and the logit increments' largest spread.
 
     $s_t(\tau+1) / s_t(\tau) = e^{\Delta z_t} / \sum_u s_u e^{\Delta z_u}$, a number between $e^{-w}$ and $e^w$ with
-    $w = \max_t \Delta z_t - \min_t \Delta z_t$: in [1/2, 2] where $w \le \log 2$.
+    $w = \max_t \Delta z_t - \min_t \Delta z_t$: in [1/2, 2] where $w \le \log 2$, as (A'1) grants on a good run.
 
     s, s_next, z, z_next : (n, T), s > 0.  Returns the two sides, floats.
 
@@ -174,7 +174,7 @@ def noise_update_total(s, gamma, m):
     r"""Lemma D.5. $\sum_{i,t} |\Delta\rho_{i,t}| \le \sum_i m_i (\max_t \gamma_t - \min_t \gamma_t) / 2$, without a T.
 
     The mean distance from the mean, $\sum_t s_t |\gamma_t - f|$, is at most half the range; equality: two tokens
-    of weight 1/2. With Lemma C.2 it is of the printed order, $\alpha \|\nu\| (\|\mu\| + \sqrt{\log(Tn/\delta)})$.
+    of weight 1/2. With Lemma C.2 of order $\alpha \|\nu\| (\|\mu\| + \sqrt{\log(Tn/\delta)})$ (rebuilt).
 
     s, gamma : (n, T).  m : (n,).  Returns the two sides.
 

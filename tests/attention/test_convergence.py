@@ -178,6 +178,22 @@ def test_the_one_hot_floor_by_hand():
     left, right = convergence.one_hot_floor([[0.99, 0.01], [0.5, 0.5]], [[0.0, 1.0], [0.0, 1.0]])
     np.testing.assert_allclose(left, [0.01, 0.5])
     np.testing.assert_allclose(right, [np.sqrt(0.0099), np.inf])
+    left, right = convergence.one_hot_floor([[0.98, 0.01, 0.01]], [[0.0, 1.0, -1.0]])  # T = 3: twice 0.1
+    np.testing.assert_allclose((left, right), ([0.02], [0.2]))
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: convergence.picked_token([[0.0]]), "T"),
+        (lambda: convergence.one_hot_floor([[1.0]], [[0.5]]), "T"),
+        (lambda: convergence.fit_times([[[0.5, 0.5]]], [[1.0, 0.0]], [0.0]), "Y"),
+        (lambda: updates.clean_share([[1.0, 0.0]], [1.0], [3.0]), "Y_star"),
+    ],
+)
+def test_bad_arguments_are_named(call, said):
+    with pytest.raises(ValueError, match=f"^{said}: "):
+        call()
 
 
 @pytest.mark.erratum("attention-d3-independence")
@@ -252,3 +268,19 @@ def test_only_the_stronger_assumption_bounds_rho_with_T():
         assert min(strong["A'3 lower"], strong["A'3 upper"]) < 1
     strong = conditions.strong_assumptions(setting, C)
     assert strong["A'3 lower"] >= 1 and strong["A'3 upper"] >= 1 and setting.weak_scale <= 1 / (C * T)
+
+
+@pytest.mark.erratum("attention-a3-exponent")
+def test_the_exponent_of_the_induction_is_positive_and_below_one():
+    """Eq. 160, s_{t'}/s_u multiplied by the exponential of the increments' difference, u outside R, clean samples:
+    over 3,000 steps with the theorem's alpha, R's share below 1 - 1/4T, it is in (0, log 2), so never above 1."""
+    s, rng = conditions.smallest_setting(12, 4, 0.1, 5), np.random.default_rng(0)
+    sample, mu, _ = wishart.draw_training(rng, 12, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, 0.2)
+    M, gamma = gram.gram(sample.X, linear_head(mu))
+    weights = []
+    gram.descend(M, gamma, sample.Y, s.alpha, 3000, record=lambda tau, rho, w: weights.append(w))
+    log_s = np.log(np.array(weights)[:, sample.Y == sample.Y_star])
+    moved = np.diff(log_s, axis=0)
+    inside = (moved[..., :1] - moved[..., 1:])[np.exp(log_s[:-1, :, 0]) < 1 - 1 / 16]
+    assert sample.roles[0, 0] == data.RELEVANT and len(inside) > 1000
+    assert 0 < inside.min() and inside.max() < np.log(2)

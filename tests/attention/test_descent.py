@@ -98,3 +98,20 @@ def test_logits_that_overflow_are_a_divergence_with_the_last_finite_p():
     with pytest.raises(Diverged) as caught:
         descend_p(X, Y, nu, 1e302, 5)
     assert caught.value.step >= 1 and np.all(np.isfinite(caught.value.state))
+
+
+@pytest.mark.erratum("attention-a6-step")
+def test_the_step_on_p_is_that_of_the_start():
+    """100 steps at alpha = 0.2: with |p_0|^2 the queries are one to rounding, with |p(tau)|^2 they part."""
+    rng = np.random.default_rng(0)
+    n, d = 5, 6
+    X, Y, nu = rng.standard_normal((n, 3, d)), rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
+    W, W_0, p_0 = rng.standard_normal((d, d)), random_orthogonal(rng, d), rng.standard_normal(d)
+    start = W_0 @ W.T @ p_0
+    target = descend_W(X, Y, nu, 0.2, 100, p_0, W).T @ p_0
+    constant = descend_p(X, Y, nu, 0.2 * p_0 @ p_0, 100, start, W_0)
+    printed = start
+    for _ in range(100):
+        printed = descend_p(X, Y, nu, 0.2 * printed @ printed, 1, printed, W_0)
+    np.testing.assert_allclose(W_0.T @ constant, target, rtol=1e-11, atol=1e-12)
+    assert np.linalg.norm(W_0.T @ printed - target) > 0.1 * np.linalg.norm(target)

@@ -331,3 +331,26 @@ def test_no_noisy_sample_leaves_the_signals_alone():
     sample = data.draw(np.random.default_rng(0), 3, mu, 4, 1, 2, 0.1, 0.0)
     noisy, tokens = existence.memorised_tokens(sample)
     np.testing.assert_array_equal(existence.direction(mu, sample.noise, noisy, tokens, 0.1), mu.sum(axis=0))
+
+
+@pytest.mark.erratum("attention-c2-transpose")
+def test_without_its_transpose_the_model_has_no_value_or_another_one():
+    rng = np.random.default_rng(0)
+    X, p, nu = rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5)
+    with pytest.raises(ValueError):
+        nu @ X  # as printed: nu has d entries, X has T rows
+    s = softmax(X @ p)
+    assert model.output(X, p, nu) == pytest.approx(nu @ X.T @ s)
+    square = rng.standard_normal((5, 5))
+    s = softmax(square @ p)
+    assert model.output(square, p, nu) == pytest.approx(nu @ square.T @ s)
+    assert abs(nu @ square @ s - nu @ square.T @ s) > 0.1
+
+
+def test_a_noisy_sample_without_a_token_for_its_label_and_a_sample_of_relevant_tokens_alone_are_named():
+    X = np.zeros((1, 3, 2))
+    sample = data.Sample(X, np.array([1.0]), np.array([-1.0]), X, np.array([[2, -1, 0]]))
+    with pytest.raises(ValueError, match="^sample: "):
+        existence.memorised_tokens(sample)
+    with pytest.raises(ValueError, match="^relevant: "):
+        existence.least_scale(runs()[0].setting, [0.1], 1.0, runs()[0].setting.T)

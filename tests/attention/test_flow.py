@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention import data, flow, gram, growth, uncertainty
+from refimpl.attention import data, flow, gram, uncertainty
 from refimpl.attention.head import linear_head
-from refimpl.calculus.differences import central_difference
-from refimpl.calculus.softmax import softmax, softmax_jvp
+from refimpl.calculus.softmax import log_softmax, softmax, softmax_jvp
 from tests.strategies import seeds, weights_and_vector
 
 
@@ -62,7 +61,7 @@ def test_both_integrators_give_the_same_path(monkeypatch):
 @given(pair=weights_and_vector(scale=30))
 def test_pair_products_give_the_jacobian_s_product(pair):
     z, gamma = pair
-    pairs, s = flow.pair_products(flow.log_softmax(z)), softmax(z)
+    pairs, s = flow.pair_products(log_softmax(z)), softmax(z)
     np.testing.assert_allclose(flow.score_gaps(pairs, gamma), softmax_jvp(s, gamma), rtol=1e-9, atol=1e-13)
     by_hand = [[sum(w[t] * w[u] for u in range(len(w)) if u != t) for t in range(len(w))] for w in s]
     np.testing.assert_allclose(pairs.sum(axis=-1), by_hand, rtol=1e-11, atol=1e-300)
@@ -70,7 +69,7 @@ def test_pair_products_give_the_jacobian_s_product(pair):
 
 @pytest.mark.states("attention Eq. 18")
 def test_weights_far_below_the_smallest_float():
-    log_s = flow.log_softmax([0.0, -2000.0, -2000.0])
+    log_s = log_softmax([0.0, -2000.0, -2000.0])
     np.testing.assert_allclose(log_s, [0, -2000, -2000], rtol=1e-15)
     with np.errstate(all="raise", under="ignore"):
         pairs = flow.pair_products(log_s, 2000.0)
@@ -110,56 +109,41 @@ def test_the_late_rates_for_orthogonal_tokens(seed, T, n, V):
 
 
 def test_dependent_tokens_have_no_late_direction():
-    with pytest.raises(ValueError, match="^M: "):
-        flow.late_direction(np.ones((4, 4)), [0, 1])
+    X = np.random.default_rng(0).standard_normal((12, 5))  # 12 tokens in 5 dimensions
+    for M in (np.ones((12, 12)), X @ X.T):
+        with pytest.raises(ValueError, match="^M: "):
+            flow.late_direction(M, [0, 1, 2, 0])
 
 
-def one_sample(T, r, b, D, V=50.0):
-    gamma = np.full((1, T), b)
-    gamma[0, :r] += D
-    return V * np.eye(T), gamma
+@pytest.mark.parametrize("N, tokens", [(7, [0, 1]), (4, [0, 2]), (4, [0, -1]), (4, [0.5, 0])])
+def test_tokens_that_are_none_are_named(N, tokens):
+    with pytest.raises(ValueError, match="^tokens: "):
+        flow.late_direction(np.eye(N), tokens)
 
 
-@pytest.mark.states("attention Section 4.3 (diminishing updates)")
-@pytest.mark.parametrize("T, r, b, D", [(4, 1, 0.0, 1.0), (7, 2, -0.3, 0.8), (12, 10, 0.5, 2.0)])
-def test_the_gap_s_time_is_that_of_the_flow(T, r, b, D):
-    M, gamma = one_sample(T, r, b, D)
-    u = np.linspace(0, 25, 9)
-    path = flow.flow(M, gamma, [1.0], u, rtol=1e-10)
-    gaps = path.z[:, 0, 0] - path.z[:, 0, -1]
-    times = [growth.gap_time(x, T, 50.0, D, 1, r, b) for x in gaps]
-    np.testing.assert_allclose(np.log(np.multiply(times, 50.0)), u, atol=1e-6)
+def test_the_sums_of_a_lasting_tie_are_refused():
+    """Two equal relevant tokens share the attention for ever: the sums grow like e^u, p does not need them."""
+    X = np.array([[[1.0, 0], [1, 0], [0, 1]]])
+    M, gamma = gram.gram(X, np.array([1.0, -1.0]))
+    roles = [[data.RELEVANT, data.RELEVANT, -1]]
+    early = flow.flow(M, gamma, [1.0], [20.0], roles)
+    assert early.totals.variance[0, 0, 0] == pytest.approx(np.exp(20) / 4, rel=1e-2)
+    with pytest.raises(FloatingPointError, match="tied beyond log time 700"):
+        flow.flow(M, gamma, [1.0], [20.0, 800.0], roles)
+    np.testing.assert_allclose(np.exp(flow.flow(M, gamma, [1.0], [800.0]).log_s), [[[0.5, 0.5, 0]]], atol=1e-12)
+    sample, M, gamma = problem()  # without a tie the sums grow like u
+    totals = flow.flow(M, gamma, sample.Y, [700.0, 1400.0], sample.roles).totals
+    assert np.all(np.max(totals.variance[1], axis=1) < 2.5 * np.max(totals.variance[0], axis=1))
 
 
-@pytest.mark.states("attention Section 4.3 (diminishing updates)")
-def test_the_gap_s_time_is_that_of_small_steps():
-    """20,000 steps, r = 1: g grows linearly in tau while l' is frozen (D = 1e-4), x linearly and then like log tau."""
-    T, D, V, alpha, steps = 5, 1e-4, 50.0, 40.0, 20_000
-    M, gamma = one_sample(T, 1, 0.0, D, V)
-    seen = []
-
-    def record(tau, rho, s):
-        if tau % 4000 == 0:
-            seen.append((tau, V * (rho[0, 0] - rho[0, 1])))
-
-    gram.descend(M, gamma, [1.0], alpha, steps, record=record)
-    tau, x = np.array(seen[1:]).T
-    rate = alpha * V * 0.5 * D * T / (T - 1)
-    np.testing.assert_allclose(growth.growth(x, T) - growth.growth(0.0, T), rate * tau, rtol=2e-3)
-    np.testing.assert_allclose([growth.gap_time(y, T, V, D, 1) / alpha for y in x], tau, rtol=2e-3)
-    # linear at first, logarithmic later
-    early, late = 2 * T**2 / (T - 1) / 2 * 1e-3, growth.growth(40.0, T)
-    assert abs((growth.growth(1e-3, T) - growth.growth(0.0, T)) / early - 1) < 2e-3
-    assert abs(np.log(late * (T - 1)) - 40) < 1e-6
-
-
-@given(x=st.floats(-20, 20), T=st.integers(2, 9))
-def test_the_derivative_of_the_growth_function(x, T):
-    for r in range(1, T):
-        by_hand = (r * np.exp(x) + T - r) ** 2 / (r * (T - r) * np.exp(x))
-        assert abs(growth.growth_derivative(x, T, r) / by_hand - 1) < 1e-12
-        numeric = central_difference(lambda y: growth.growth(y, T, r), x)
-        assert abs(numeric / by_hand - 1) < 1e-6
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+def test_the_flow_from_another_start_goes_on_where_it_was():
+    sample, M, gamma = problem()
+    V = np.max(np.diag(M))
+    whole = flow.flow(M, gamma, sample.Y, [np.log(2.0), np.log(5.0)], rtol=1e-10)
+    rest = flow.flow(M, gamma, sample.Y, [np.log(3.0)], rtol=1e-10, z=whole.z[0])
+    np.testing.assert_allclose(rest.z[0], whole.z[1], rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(whole.rho[0] + rest.rho[0], whole.rho[1], atol=1e-8 / V)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +153,9 @@ def test_the_derivative_of_the_growth_function(x, T):
         ({"M": np.eye(3)}, "M, log_times"),
         ({"Y": [0.0]}, "Y"),
         ({"log_times": [np.nan]}, "log_times"),
+        ({"M": np.zeros((2, 2))}, "M"),
+        ({"rtol": 0.0}, "rtol"),
+        ({"z": [0.0, 0.0]}, "z"),
     ],
 )
 def test_bad_arguments_are_named(change, named):

@@ -75,6 +75,9 @@ def test_by_hand():
 def test_a_repeated_token_cannot_be_separated_from_itself():
     assert margin.separate([[[1.0, 2], [1, 2], [0, 0]]], [0]).p is None
     assert margin.separate([[[1.0, 2], [1, 2]]], [0]).p is None
+    close = margin.separate([[[0.0, 0], [-1, -1e-5]], [[0, 0], [1, -1e-5]]], [0, 0])  # a hull at distance 1e-5
+    np.testing.assert_allclose(close.p, [0, 1e5], rtol=1e-6, atol=1e-3)
+    assert margin.separate([[[0.0, 0], [-1, -1e-9]], [[0, 0], [1, -1e-9]]], [0, 0]).p is None
     nearly = margin.separate([[[1.0, 0, 0], [0, 0, 0]], [[1.0, 1e-9, 0], [0, 0, 0]]], [0, 0])  # but not opposed
     np.testing.assert_allclose(nearly.p, [1, 0, 0], atol=1e-8)
     assert nearly.least >= LEAST
@@ -249,3 +252,12 @@ def test_arguments_are_left_alone():
     margin.kkt(found, X, picked)
     margin.mismatch(found, X, [1, 1], np.eye(3)[picked], picked)
     np.testing.assert_array_equal(X, kept)
+
+
+def test_times_that_do_not_increase_and_tokens_that_are_none_are_named():
+    X = np.eye(2)[None]
+    for arguments, said in (((X, [1.0], [[1.0, 0]], [2.0, 1.0]), "logs"), ((0 * X, [1.0], [[1.0, 0]], [1.0]), "X")):
+        with pytest.raises(ValueError, match=f"^{said}: "):
+            margin.flow_in_q(*arguments)
+    far = margin.flow_in_q(X.tolist(), [1.0], [[1.0, 0]], [800.0], [0.0, 0.0])[0]  # e^800 is no float
+    assert far[0] - far[1] == pytest.approx(800, rel=0.01)

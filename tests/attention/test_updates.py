@@ -172,3 +172,18 @@ def test_no_probability_is_below_one_minus_four_T(x):
     s = softmax(np.array([x, 0.0, 0.0, 0.0]))
     assert not np.any(s < 1 - 4 * T)  # as printed
     assert (s[0] < 1 - 1 / (4 * T)) == (np.sum(s[1:]) > 1 / (4 * T))
+
+
+@pytest.mark.erratum("attention-d4-hypotheses")
+def test_without_the_stronger_assumption_one_step_moves_a_weight_by_any_factor():
+    """n = T = 4, |mu| = 1000, |nu| = 1/|mu|, alpha = 0.1 n/d, one step from p = 0. d = 200 as printed; then
+    (A'1)'s d = C T^2 n |mu|^2 with C = 5."""
+    n = T = 4
+    for d in (200, 5 * T**2 * n * 10**6):
+        sample, mu, _ = wishart.draw_training(np.random.default_rng(0), n, 1e3, d, T, 1, 2, 0.1, 0.3)
+        M, gamma = gram.gram(sample.X, linear_head(mu))
+        factors = T * softmax((M @ gram.descend(M, gamma, sample.Y, 0.1 * n / d, 1).ravel()).reshape(n, T))
+        if d == 200:
+            assert factors.min() < 1e-19
+        else:
+            assert 1 / 2 <= factors.min() and factors.max() <= 2

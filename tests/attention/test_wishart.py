@@ -83,6 +83,7 @@ def test_blocks_of_different_variance():
             rows.append((a @ a, a @ b, fresh.X[0, 3] @ (a + b), b @ b - a @ a))
         columns.append(np.array(rows).T)
     assert sample.X.shape[-1] == 2 + 8 + 3 + 8
+    np.testing.assert_array_equal(within, np.repeat([4.0, 1.0, 9.0], [2 + 8, 3, 8]))  # the signals' are the first's
     assert min(ks_2samp(a, b).pvalue for a, b in zip(*columns)) > LEVEL
 
 

@@ -1,0 +1,82 @@
+"""The growth law against the flow, against small steps and against its own derivative."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refimpl.attention import flow, gram, growth
+from refimpl.calculus.differences import central_difference
+
+
+def one_sample(T, r, b, D, V=50.0):
+    gamma = np.full((1, T), b)
+    gamma[0, :r] += D
+    return V * np.eye(T), gamma
+
+
+@pytest.mark.states("attention Section 4.3 (diminishing updates)")
+@pytest.mark.parametrize("T, r, b, D", [(4, 1, 0.0, 1.0), (7, 2, -0.3, 0.8), (12, 10, 0.5, 2.0)])
+def test_the_gap_s_time_is_that_of_the_flow(T, r, b, D):
+    M, gamma = one_sample(T, r, b, D)
+    u = np.linspace(0, 25, 9)
+    path = flow.flow(M, gamma, [1.0], u, rtol=1e-10)
+    gaps = path.z[:, 0, 0] - path.z[:, 0, -1]
+    times = [growth.gap_time(x, T, 50.0, D, 1, r, b) for x in gaps]
+    np.testing.assert_allclose(np.log(np.multiply(times, 50.0)), u, atol=1e-6)
+
+
+@pytest.mark.states("attention Section 4.3 (diminishing updates)")
+def test_the_gap_s_time_is_that_of_small_steps():
+    """20,000 steps, r = 1: g grows linearly in tau while l' is frozen (D = 1e-4), x linearly and then like log tau."""
+    T, D, V, alpha, steps = 5, 1e-4, 50.0, 40.0, 20_000
+    M, gamma = one_sample(T, 1, 0.0, D, V)
+    seen = []
+
+    def record(tau, rho, s):
+        if tau % 4000 == 0:
+            seen.append((tau, V * (rho[0, 0] - rho[0, 1])))
+
+    gram.descend(M, gamma, [1.0], alpha, steps, record=record)
+    tau, x = np.array(seen[1:]).T
+    rate = alpha * V * 0.5 * D * T / (T - 1)
+    np.testing.assert_allclose(growth.growth(x, T) - growth.growth(0.0, T), rate * tau, rtol=2e-3)
+    np.testing.assert_allclose([growth.gap_time(y, T, V, D, 1) / alpha for y in x], tau, rtol=2e-3)
+    # linear at first, logarithmic later
+    early, late = 2 * T**2 / (T - 1) / 2 * 1e-3, growth.growth(40.0, T)
+    assert abs((growth.growth(1e-3, T) - growth.growth(0.0, T)) / early - 1) < 2e-3
+    assert abs(np.log(late * (T - 1)) - 40) < 1e-6
+
+
+@given(x=st.floats(-20, 20), T=st.integers(2, 9))
+def test_the_derivative_of_the_growth_function(x, T):
+    for r in range(1, T):
+        by_hand = (r * np.exp(x) + T - r) ** 2 / (r * (T - r) * np.exp(x))
+        assert abs(growth.growth_derivative(x, T, r) / by_hand - 1) < 1e-12
+        numeric = central_difference(lambda y: growth.growth(y, T, r), x)
+        assert abs(numeric / by_hand - 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "change, error, said",
+    [
+        (dict(r=4), ValueError, "^r: "),
+        (dict(r=0), ValueError, "^r: "),
+        (dict(T=1), ValueError, "^T: "),
+        (dict(n=0), ValueError, "^n: "),
+        (dict(x=-1.0), ValueError, "^x: "),
+        (dict(x=701.0), ValueError, "^x: "),
+        (dict(b=np.nan), ValueError, "^b: "),
+        (dict(b=500.0, x=300.0), FloatingPointError, "^gap_time: "),
+    ],
+)
+def test_bad_arguments_of_the_time_are_named(change, error, said):
+    arguments = dict(x=1.0, T=4, V=2.0, D=1.0, n=3, r=1, b=0.0) | change
+    with pytest.raises(error, match=said):
+        growth.gap_time(**arguments)
+
+
+def test_an_x_whose_exponential_is_no_float_is_named():
+    for function in (growth.growth, growth.growth_derivative):
+        with pytest.raises(ValueError, match="^x: "):
+            function([1.0, -800.0], 4)
