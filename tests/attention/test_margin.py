@@ -125,7 +125,7 @@ def test_the_flow_is_small_step_descent():
 def test_angles_by_hand():
     assert margin.angle([1.0, 0], [0, 2.0]) == pytest.approx(np.pi / 2)
     assert margin.angle([1.0, 1], [-3.0, -3]) == pytest.approx(np.pi)
-    assert margin.angle([1.0, 0], [1.0, 1e-12]) == pytest.approx(1e-12, rel=1e-6)
+    np.testing.assert_allclose(margin.angle([1.0, 0], [1.0, 1e-12]), 1e-12, rtol=1e-6)
     with pytest.raises(ValueError, match="^p, q: "):
         margin.angle([0.0, 0], [1.0, 0])
 
