@@ -195,11 +195,11 @@ def many_flipped(l, alpha):
 
 def flipped_error(l, alpha):
     r"""Theorem 4. The error $\Pr(2 \, \mathrm{Bin}(l, \alpha) \ge l)$ of the linear Transformer on flipped labels,
-    exactly.
+    ties counted as wrong.
 
     For tasks whose partner's attention is minus the own (disjoint pairs, Lemma 3's limit)
-    $z F = s \, (\#\text{clean} - \#\text{flipped})$: each example votes once. Above $\alpha = \frac12$ it grows to 1
-    with l.
+    $z F = s \, (\#\text{clean} - \#\text{flipped})$: each example votes once. A trained model
+    decides ties either way: at an even l it is flipped_error(l - 1, alpha). Above $\alpha = \frac12$ it grows to 1.
 
     States: mamba Theorem 4; mamba Remark 6
     """

@@ -139,7 +139,7 @@ def test_the_rates_hold_the_factor_that_each_needs():
 
 @pytest.mark.erratum("mamba-outlier-token-rate")
 def test_an_outlier_token_falls_by_kappa_a_squared_over_v():
-    # Eqs. 13 and 28 print kappa_a (1 - p_a) without 1/V; kappa_a v^T w of Lemma 4's own rate is kappa_a^2 / V.
+    # Eq. 13 and the display before Eq. 28 print kappa_a (1 - p_a) without 1/V; kappa_a v^T w of Lemma 4's own rate is kappa_a^2 / V.
     def rate(kappa_a, V):
         w = World(disjoint_pairs(2), kappa_a=kappa_a, V=V)
         step = -w.gradient(w.start(True)).w
@@ -147,6 +147,14 @@ def test_an_outlier_token_falls_by_kappa_a_squared_over_v():
 
     assert rate(2.0, 1) == pytest.approx(4 * rate(1.0, 1), rel=1e-9)  # printed: 2 times
     assert rate(1.0, 3) == pytest.approx(rate(1.0, 1) / 3, rel=1e-9)  # printed: the same
+
+
+@pytest.mark.erratum("mamba-28-without-v")
+def test_each_outlier_direction_has_its_share_of_the_steps():
+    # Eq. 28 starts from v*^T w^(t_0) = -eta beta^2 t_0 kappa_a (1 - p_a), the same for every V; it is 1/V of that.
+    steps = [-World(disjoint_pairs(2), V=V).gradient(World(disjoint_pairs(2), V=V).start(True)).w for V in (1, 2, 3)]
+    along = np.array([step[-2] for step in steps])
+    assert along[0] < 0 and along == pytest.approx(along[0] / np.array([1, 2, 3]), rel=1e-9)
 
 
 @pytest.mark.states("mamba Lemma 4", "mamba Eq. 27", "mamba Eq. 32")

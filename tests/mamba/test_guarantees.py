@@ -1,6 +1,7 @@
 """Theorems 1 to 4: their conditions by hand, the orders of what is needed, and the error on either side of each
 condition."""
 
+import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -32,7 +33,7 @@ from refimpl.mamba.patterns import encode, forward
 from refimpl.mamba.prompts import training_prompts
 from refimpl.mamba.scaling import examples_needed, exponent, iterations_law, iterations_needed, training_error
 from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
-from refimpl.mamba.training import Setting, error
+from refimpl.mamba.training import Setting, error, sgd, start
 from tests.strategies import seeds
 
 ONE = [[1.0, 0.0, 0.0]]
@@ -384,6 +385,11 @@ def test_condition_1_does_not_give_all_tasks():
     assert everything[0][0] > 0.15 and everything[1][0] > 0.05
     two_apart = np.array([(a, (a + 2) % 6) for a in range(6)])
     assert training_loss("cycle", two_apart)[1][0] > 0.1
+    # On three patterns the cycle has all pairs, in one order each: there the loss falls on all of T.
+    setting = Setting(M1=3, tasks=cycle(3))
+    Psi, _ = sgd(setting, start(setting, np.random.default_rng(0)), 1.0, 64, 500, np.random.default_rng(0))
+    p = training_prompts(np.random.default_rng(0), 2000, 20, all_tasks(3), 10, 3, 0.6)
+    assert np.mean(hinge(p.z * forward(encode(p, 3, 10, 3.0, 6.0 * np.eye(3)), Psi)[0])) < 0.01
 
 
 @pytest.mark.states("mamba Theorem 1 (prompt length)", "mamba Remark 1")
@@ -489,6 +495,51 @@ def test_the_error_is_no_count_of_flipped_examples_alone():
     kind = rng.choice(3, p=[alpha / 2, (1 - alpha) / 2, 0.5], size=(20_000, l))
     simulated = np.mean(np.sum(kind == 0, axis=1) >= np.sum(kind == 1, axis=1))
     assert simulated == pytest.approx(wrong, abs=4 * np.sqrt(0.25 / 20_000)) and abs(simulated - printed) > 0.02
+
+
+def outvoted(l, alpha):
+    """Pr(flipped >= clean among the examples of the query's pattern), over all outcomes."""
+    pairs = [(flipped, clean) for flipped in range(l + 1) for clean in range(l + 1 - flipped) if flipped >= clean]
+    law = [alpha / 2, (1 - alpha) / 2, 0.5]
+    return sum(multinomial.pmf([flipped, clean, l - flipped - clean], l, law) for flipped, clean in pairs)
+
+
+@pytest.mark.states("mamba Theorem 4")
+@pytest.mark.erratum("mamba-theorem-4-event")
+def test_on_disjoint_pairs_the_partners_examples_vote_too():
+    # l = 20, alpha = 0.4: the query's pattern alone would err by 0.315. Trained, all 20 vote and a tie falls either
+    # way: 0.186 (4 standard errors + 0.005), a tie counted as wrong 0.245.
+    setting, (_, linear) = both(0, "disjoint", steps=(1, 1000))
+    wrong = probe(setting, [linear], Probe(alpha=0.4, l=20), 20_000, np.random.default_rng(0))[0]
+    either = binom.sf(10, 20, 0.4) + binom.pmf(10, 20, 0.4) / 2
+    assert wrong == pytest.approx(either, abs=0.016)
+    assert flipped_error(19, 0.4) == pytest.approx(either)  # an even l with ties by a coin is l - 1
+    assert outvoted(20, 0.4) > 0.31 and flipped_error(20, 0.4) == pytest.approx(0.245, abs=1e-3)
+
+
+@pytest.mark.states("mamba Theorem 4 (prompt length)")
+@pytest.mark.erratum("mamba-theorem-4-in-epsilon")
+@pytest.mark.parametrize("C", [1, 3])
+def test_the_test_length_depends_on_epsilon(C):
+    # "For any epsilon > 0" with log M_1 = log 6: whatever its constant C, (d) holds and half the vote's error is an
+    # epsilon out of reach. With log 1/epsilon for log M_1 the constant 4 is enough for every epsilon.
+    alpha, l = 0.4, int(np.ceil(C * 0.4 / 0.1**2 * np.log(6)))
+    assert theorem_4_conditions(Problem(), ONE, 2.0, alpha, l, Constants(length=C))["(d) l_ts >="] >= 1
+    assert flipped_error(l, alpha) > 1e-4
+    for epsilon, alpha in itertools.product((0.1, 1e-3, 1e-9), (0.1, 0.3, 0.4, 0.49)):
+        l = int(np.ceil(4 * max(1 / (1 - alpha), alpha / (0.5 - alpha) ** 2) * np.log(1 / epsilon)))
+        assert flipped_error(l, alpha) <= epsilon
+
+
+@pytest.mark.erratum("mamba-theorem-3-in-epsilon")
+@pytest.mark.parametrize("C", [1, 3])
+def test_the_linear_training_length_depends_on_epsilon(C):
+    # As for Mamba: (iii) with any constant C leaves an error of p_a^l / 2, and the vote's own is larger still.
+    p_a, l = 0.9, int(np.ceil(C * np.log(6) / 0.1))
+    assert theorem_3_conditions(Problem(p_a=p_a, l_tr=l), 1, 1, Constants(length=C))["(iii) l_tr >="] >= 1
+    setting = Setting(tasks=disjoint_pairs(6), p_a=p_a, l=l)
+    reached = training_error(setting, False, 0.2 / l, 64, 300, 4000, np.random.default_rng(0))
+    assert reached > no_clean_example(p_a, l) and reached > training_vote_error(p_a, l) / 2 > 0.05
 
 
 @pytest.mark.states("mamba Theorem 4", "mamba Remark 6")
