@@ -6,10 +6,10 @@ from plots import style
 from plots.report import claim
 from refimpl.mamba.dynamics import laplacian
 from refimpl.mamba.guarantees import Problem, no_clean_example, training_vote_error
-from refimpl.mamba.scaling import examples_needed, exponent, iterations_law, iterations_needed, training_error
+from refimpl.mamba.scaling import MOST, examples_needed, exponent, iterations_law, iterations_needed, training_error
 from refimpl.mamba.tasks import cycle, disjoint_pairs
 from refimpl.mamba.training import Setting
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 TITLE = "Iterations and prompt length that training needs: fitted orders against the printed ones"
 STATEMENTS = [
@@ -81,9 +81,10 @@ def draw(settings, seed, jobs, progress):
                     runs.append((name, model, x))
                     rng = np.random.default_rng(s)
                     cells.append((setting, model == 0, eta, settings["B"], rng, settings["margin"]))
-    results = sweep(
-        iterations_needed, cells, jobs, lambda k, of: progress(f"{k} of {of} trainings") if k % 20 == 0 else None
-    )
+    done = lambda k, of: progress(f"{k} of {of} trainings") if k % 20 == 0 else None
+    results = complete(sweep(iterations_needed, cells, jobs, done))
+    if max(results) >= MOST:
+        raise ValueError(f"{runs[int(np.argmax(results))]}: the margin is not reached in {MOST} steps")
     found = {(name, model): ([], []) for name in CASES for model in (0, 1)}
     for (name, model, x), T in zip(runs, results):
         found[name, model][0].append(x)
@@ -144,7 +145,8 @@ def prompt_lengths(settings, seed, jobs, progress):
                 keys.append((q, c, model))
                 rng = np.random.default_rng(np.random.SeedSequence((seed, len(keys))))
                 cells.append((setting, model == 0, eta, 64, settings["length: steps"], settings["prompts"], rng))
-    return dict(zip(keys, sweep(training_error, cells, jobs, lambda k, of: progress(f"{k} of {of} prompt lengths"))))
+    done = lambda k, of: progress(f"{k} of {of} prompt lengths")
+    return dict(zip(keys, complete(sweep(training_error, cells, jobs, done))))
 
 
 def length_panel(axis, lengths, settings):

@@ -4,7 +4,8 @@ r"""Sections 3.3, 3.4, 10: the conditions of Theorems 1 to 4 with their slack, a
     theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts)
 
 The theorems are asymptotic: every $\Theta$, $\gtrsim$ and poly has a constant, all of them arguments here, one unless
-given. What is needed in fact is measured in scaling.py and boundaries.py.
+given. What is needed in fact is measured in scaling.py and boundaries.py. A slack is the side that should be larger
+over the other one: 1 at equality, where a strict inequality (Theorems 2(c), 4(c)) fails though its slack is 1.
 """
 
 from typing import NamedTuple
@@ -118,7 +119,7 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
     $\alpha < \min(1, p_a l_{tr} / l_{ts})$, (d)
     $(1 - \alpha)^{-1} \log M_1 \lesssim l_{ts} \lesssim \alpha^{-1} \mathrm{poly}(M_1^{\kappa_a})$. A smaller L
     allows larger outliers: nothing bounds $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave
-    $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$.
+    $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$. (c) is strict: it holds where its slack is above 1.
 
     mixture : (S, V) the lambdas.  Raises ValueError for an alpha outside [0, 1).
 
@@ -137,7 +138,8 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
 def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants()):
     r"""Theorem 4(a)-(d): (b) has $l_{tr}$ more than Theorem 2's, (c) $\alpha < \frac12$, (d)
-    $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$.
+    $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$. (c) is strict:
+    it holds where its slack is above 1.
 
     States: mamba Theorem 4; mamba Theorem 4 (prompt length); mamba Remark 6
     """

@@ -34,6 +34,7 @@ def discretise(P, W_B, W):
     $\Delta_{j,i} = \log(1 + e^{w_j^\top p_i})$, $\tilde A_{j,i} = \mathrm{diag}(e^{\Delta A})^\top$,
     $\tilde B_{j,i} = (\Delta B_i)(e^{\Delta A} - I)(\Delta A)^{-1}$, with $B_i = (W_B p_i)^\top$.
     The exponential is the matrix one: taken entry by entry, as printed, it has ones off the diagonal.
+    $(e^x - 1) / x$ is 1 at x = 0, where $\Delta$ is no float any more.
 
     P : (l+1, d+1).  W_B : (m, d+1).  W : (d+1, d+1), column j is w_j.
     Returns A~, B~, each (l+1, d+1, m).  Raises ValueError for other shapes or numbers that are not finite.
@@ -44,7 +45,8 @@ def discretise(P, W_B, W):
     delta = np.logaddexp(0, P @ W)[:, :, None]
     A = -np.ones(len(W_B))  # the diagonal of A = -I: all matrices here are diagonal
     B = (P @ W_B.T)[:, None, :]
-    return np.exp(delta * A), delta * B * (np.exp(delta * A) - 1) / (delta * A)
+    x = delta * A
+    return np.exp(x), delta * B * np.divide(np.expm1(x), x, out=np.ones_like(x), where=x != 0)
 
 
 def recurrence(P, W_B, W_C, W, h_0=None):

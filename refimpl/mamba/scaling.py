@@ -10,14 +10,15 @@ An order is tested over a decade of x; what a Theta leaves open is a factor, her
 import numpy as np
 from scipy.stats import t as student
 
-from refimpl.checks import arrays, number
+from refimpl.checks import Diverged, arrays, count, number
 from refimpl.mamba.dynamics import clean_mass, growth_rate
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import flipped_error
 from refimpl.mamba.patterns import encode, forward, gradient
 from refimpl.mamba.prompts import draw_training, training_prompts
-from refimpl.mamba.tasks import cycle
-from refimpl.mamba.training import descend, error, sgd, start
+from refimpl.mamba.training import checked_law, descend, error, sgd, start
+
+MOST = 20_000  # steps
 
 
 def iterations_law(L, problem, delta, gated=True, margin=0.5):
@@ -46,25 +47,30 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     return high
 
 
-def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=20_000, loss=None):
+def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=MOST, loss=None):
     r"""Theorems 1(iv), 3(iv). The first step of SGD whose batch has a mean of $z F \ge$ margin, or, if given, a hinge
     loss <= loss.
 
     Fresh prompts each step, so the batch is a test sample of B prompts.
-    Returns an int, or `most` where it is not reached.
+    Returns an int, or `most` where it is not reached.  Raises ValueError for numbers out of range, Diverged with the
+    step and the last weights of a finite F.
 
     States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Remark 1; mamba Remark 4
     """
     s, Psi = setting, start(setting, rng, gated)
-    tasks = cycle(s.M1) if s.tasks is None else s.tasks
-    outliers = s.kappa_a * s.outlier_norm * np.eye(s.V)
-    for t in range(most):
-        prompts = draw_training(rng, B, s.l, tasks, s.M2, s.V, s.p_a, s.K)
-        step, F = gradient(encode(prompts, s.M1, s.M2, s.beta, outliers), prompts.z, Psi)
-        zF = prompts.z * F
-        if np.mean(zF) >= margin if loss is None else np.mean(np.maximum(0, 1 - zF)) <= loss:
-            return t
-        Psi = descend(Psi, step, eta)
+    eta, B, most, last = number("eta", eta, above=0), count("B", B), count("most", most), Psi
+    goal = number("margin", margin) if loss is None else number("loss", loss, above=0)
+    law, outliers = checked_law(s), s.kappa_a * s.outlier_norm * np.eye(s.V)
+    with np.errstate(all="ignore"):  # what overflows is found at its step
+        for t in range(most):
+            prompts = draw_training(rng, B, *law)
+            step, F = gradient(encode(prompts, s.M1, s.M2, s.beta, outliers), prompts.z, Psi)
+            zF = prompts.z * F
+            if not np.all(np.isfinite(F)):
+                raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, last)
+            if np.mean(zF) >= goal if loss is None else np.mean(np.maximum(0, 1 - zF)) <= goal:
+                return t
+            last, Psi = Psi, descend(Psi, step, eta)
     return most
 
 

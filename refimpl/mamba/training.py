@@ -14,7 +14,7 @@ from refimpl.checks import Diverged, count, finite, labels, number
 from refimpl.mamba.model import Weights, loss_gradient
 from refimpl.mamba.patterns import encode, gradient
 from refimpl.mamba.prompts import Prompts, draw_training, training_prompts
-from refimpl.mamba.tasks import condition_1, cycle
+from refimpl.mamba.tasks import cycle, pairs
 
 
 class Setting(NamedTuple):
@@ -115,14 +115,26 @@ def fresh_prompts(setting, B, rng):
 
     States: mamba Section 8.3 (algorithm); mamba Definition 1
     """
-    tasks = cycle(setting.M1) if setting.tasks is None else setting.tasks
-    condition_1(tasks, setting.M1)  # for its check of the tasks: a set that fails the condition is trained too
-    law = (setting.l, np.asarray(tasks, dtype=int), setting.M2, setting.V, setting.p_a, setting.K)
-    training_prompts(np.random.default_rng(0), 1, *law)  # refuses what else is out of range
+    law = checked_law(setting)
     while True:
         four = draw_training(rng, 4 * B, *law)
         for first in range(0, 4 * B, B):
             yield Prompts(*(x[first : first + B] for x in four))
+
+
+def checked_law(setting):
+    """Definition 1. What draw_training takes of a Setting, (l, tasks, M2, V, p_a, K), tasks the cycle's unless given.
+
+    Raises ValueError for settings out of range.
+
+    States: mamba Definition 1
+    """
+    for name in ("beta", "kappa_a", "outlier_norm"):
+        number(name, getattr(setting, name), above=0)
+    tasks = pairs(cycle(setting.M1) if setting.tasks is None else setting.tasks, count("M1", setting.M1, 2))
+    law = (setting.l, tasks, setting.M2, setting.V, setting.p_a, setting.K)
+    training_prompts(np.random.default_rng(0), 1, *law)  # refuses what else is out of range
+    return law
 
 
 def descend(Psi, step, eta):

@@ -139,7 +139,8 @@ def test_the_rates_hold_the_factor_that_each_needs():
 
 @pytest.mark.erratum("mamba-outlier-token-rate")
 def test_an_outlier_token_falls_by_kappa_a_squared_over_v():
-    # Eq. 13 and the display before Eq. 28 print kappa_a (1 - p_a) without 1/V; kappa_a v^T w of Lemma 4's own rate is kappa_a^2 / V.
+    # Eq. 13 and the display before Eq. 28 print kappa_a (1 - p_a) without 1/V;
+    # kappa_a v^T w of Lemma 4's own rate is kappa_a^2 / V.
     def rate(kappa_a, V):
         w = World(disjoint_pairs(2), kappa_a=kappa_a, V=V)
         step = -w.gradient(w.start(True)).w

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
 from refimpl.calculus.losses import hinge
+from refimpl.checks import Diverged
 from refimpl.mamba.boundaries import Probe, both, boundary, probe
 from refimpl.mamba.dynamics import clean_mass, growth_rate, laplacian
 from refimpl.mamba.gate_dynamics import drive
@@ -306,6 +307,25 @@ def test_a_loss_takes_longer_than_the_margin(gated, eta):
     assert at(eta) <= at(eta, loss=0.5) < 2 * at(eta)
     assert at(eta / 3, loss=0.5) / at(eta, loss=0.5) == pytest.approx(3, rel=0.1)
     assert at(eta, most=3) == 3 and at(eta, margin=-1.0) == 0
+
+
+def test_iterations_that_diverge_or_are_out_of_range_are_no_number():
+    at = lambda eta=0.1, B=8, s=Setting(), **rest: iterations_needed(s, True, eta, B, np.random.default_rng(0), **rest)
+    with pytest.raises(Diverged, match="step 1 with eta = 1e\\+200") as caught:
+        at(1e200, most=20)
+    assert caught.value.step == 1 and all(np.all(np.isfinite(W)) for W in caught.value.state)
+    for name, arguments in {
+        "eta": dict(eta=np.nan),
+        "p_a": dict(s=Setting(p_a=7.0)),
+        "beta": dict(s=Setting(beta=-3.0)),
+        "tasks": dict(s=Setting(tasks=[(0, 6)])),
+        "B": dict(B=0),
+        "most": dict(most=0),
+        "margin": dict(margin=np.nan),
+        "loss": dict(loss=-1.0),
+    }.items():
+        with pytest.raises(ValueError, match=f"^{name}"):
+            at(**arguments)
 
 
 @pytest.mark.states("mamba Theorem 1 (iterations)", "mamba Theorem 1")

@@ -168,6 +168,16 @@ def test_starting_from_u_would_add_a_term_to_eq_3(drawn):
         np.testing.assert_allclose(from_u - from_zero, added, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.states("mamba Eq. 1", "mamba Section 11.1 (derivation of Eq. 3)")
+@pytest.mark.parametrize("z", [-30.0, -40.0, -700.0, -800.0, 800.0])
+def test_far_pre_activations_keep_their_digits(z):
+    # Delta is e^z, down to 0: (e^-Delta - 1) / (-Delta) goes to 1.
+    P, W_B, W = np.array([[1.0, 1.0], [1.0, 0.0]]), np.ones((1, 2)), np.array([[0.0, z], [0.0, 0.0]])
+    expected = unrolled(P, W_B, W_B, W)
+    np.testing.assert_allclose(recurrence(P, W_B, W_B, W), expected, rtol=1e-14)
+    assert expected[1, 1] > 0 or abs(z) == 800
+
+
 @pytest.mark.erratum("mamba-elementwise-exponential")
 def test_an_entrywise_exponential_would_mix_the_state():
     rng = np.random.default_rng(0)
