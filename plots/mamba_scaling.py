@@ -6,7 +6,16 @@ from plots import style
 from plots.report import claim
 from refimpl.mamba.dynamics import laplacian
 from refimpl.mamba.guarantees import Problem, no_clean_example, training_vote_error
-from refimpl.mamba.scaling import MOST, examples_needed, exponent, iterations_law, iterations_needed, training_error
+from refimpl.mamba.scaling import (
+    MOST,
+    ORDERS,
+    WITHIN,
+    examples_needed,
+    exponent,
+    iterations_law,
+    iterations_needed,
+    training_error,
+)
 from refimpl.mamba.tasks import cycle, disjoint_pairs
 from refimpl.mamba.training import Setting
 from refimpl.sweep import complete, sweep
@@ -53,24 +62,15 @@ QUICK = {
     "prompts": 2000,
 }
 
-# For each letter: what it changes, the step of Mamba and of the linear Transformer at x, the printed exponents of both.
-CASES = {
-    "eta": (lambda x: {}, lambda x: (x, 0.03 * x), (-1, -1)),
-    "1 - p_a": (lambda x: dict(p_a=1 - x), lambda x: (0.05, 0.002), (-1, -1)),
-    "M_1": (lambda x: dict(M1=int(x), d=60), lambda x: (0.1, 0.003), (1, 1)),
-    "beta at fixed delta beta": (lambda x: dict(beta=x, delta=0.06 / x), lambda x: (0.03, 1e-3), (-2, -2)),
-    "l_tr": (lambda x: dict(l=int(x)), lambda x: (0.05, 0.001), (0, -1)),
-}
 LABELS = (r"$\eta$", r"$1 - p_a$", r"$M_1$", r"$\beta$ at fixed $\delta\beta$", r"$l_{tr}$")
 MODELS = ("Mamba", "the linear Transformer")
 SHORT = ("Mamba", "linear")
-WITHIN = np.log10(2)  # over a decade a factor of two to the printed order: the constant of a Theta is not more known
 
 
 def draw(settings, seed, jobs, progress):
     seeds = np.random.SeedSequence(seed).generate_state(settings["seeds"]).tolist()
     runs, laws, cells = [], {}, []
-    for name, (change, step, _) in CASES.items():
+    for name, (change, step, _) in ORDERS.items():
         for x in settings[name]:
             setting = Setting(**{"delta": settings["delta"], **change(x)})
             L = laplacian(cycle(setting.M1), setting.M1)
@@ -85,7 +85,7 @@ def draw(settings, seed, jobs, progress):
     results = complete(sweep(iterations_needed, cells, jobs, done))
     if max(results) >= MOST:
         raise ValueError(f"{runs[int(np.argmax(results))]}: the margin is not reached in {MOST} steps")
-    found = {(name, model): ([], []) for name in CASES for model in (0, 1)}
+    found = {(name, model): ([], []) for name in ORDERS for model in (0, 1)}
     for (name, model, x), T in zip(runs, results):
         found[name, model][0].append(x)
         found[name, model][1].append(T)
@@ -93,7 +93,7 @@ def draw(settings, seed, jobs, progress):
 
     figure, axes = style.figure(10, 6, 2, 3)
     claims, numbers = [], {}
-    for axis, label, (name, (_, _, printed)) in zip(axes.flat, LABELS, CASES.items()):
+    for axis, label, (name, (_, _, printed)) in zip(axes.flat, LABELS, ORDERS.items()):
         for model in (0, 1):
             fit = exponent(*found[name, model])
             law = exponent(settings[name], laws[name, model])[0]

@@ -15,6 +15,7 @@ import numpy as np
 
 from refimpl.calculus.gating import gate, gate_vjp
 from refimpl.calculus.losses import hinge_derivative, sigmoid
+from refimpl.checks import count
 from refimpl.mamba.experiments import CHUNK
 from refimpl.mamba.patterns import encode
 from refimpl.mamba.prompts import test_prompts
@@ -32,8 +33,7 @@ from refimpl.mamba.recurrences import (
     retnet_decay,
     summands,
 )
-from refimpl.mamba.tasks import cycle
-from refimpl.mamba.training import Setting, error, sgd, start
+from refimpl.mamba.training import Setting, checked_law, error, sgd, start
 
 GAMMA = 0.9  # RetNet's fixed decay
 
@@ -170,21 +170,22 @@ def trained(name, setting, rng, steps, eta=None, B=128, blind=False):
 
 
 def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=False, setting=None):
-    r"""Section 12. Test errors of a layer, trained once: training outliers, $\kappa_a' = \kappa_a$, tasks of the cycle.
+    r"""Section 12. Test errors of a layer, trained once: training tasks and outliers, $\kappa_a' = \kappa_a$.
 
     Returns (labellings, alphas) errors, and the mean gate (2,) of clean examples and of those with an outlier
     in the prompts of the last labelling at the last alpha, each gate by its share of the prompt's sum.
+    Raises ValueError where those hold no example of the one kind or the other.
 
     States: mamba Section 12 (Mamba-2)
     """
-    setting = setting or Setting()
+    setting, prompts = setting or Setting(), count("prompts", prompts)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
     Psi = trained(name, setting, streams[0], steps, blind=blind)
     outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
-    wrong = np.zeros((len(labellings), len(alphas)))
+    tasks, wrong = checked_law(setting)[1], np.zeros((len(labellings), len(alphas)))
     for place in np.ndindex(wrong.shape):
         labelling, alpha = labellings[place[0]], alphas[place[1]]
-        law = (cycle(setting.M1), setting.M2, setting.V, alpha, setting.K, labelling, counted)
+        law = (tasks, setting.M2, setting.V, alpha, setting.K, labelling, counted)
         for first in range(0, prompts, CHUNK):
             drawn = test_prompts(streams[1], min(CHUNK, prompts - first), setting.l, *law)
             F, G, _ = forward(LAYERS[name], encode(drawn, setting.M1, setting.M2, setting.beta, outliers), Psi)
@@ -192,4 +193,6 @@ def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=F
     share = np.sum(G, axis=2)[:, :-1]
     share /= np.sum(share, axis=1, keepdims=True)
     carried = drawn.s[:, :-1] >= 0
+    if np.all(carried) or not np.any(carried):
+        raise ValueError("prompts, alphas: the last prompts hold no outlier, or no clean example")
     return wrong, np.array([share[~carried].mean(), share[carried].mean()])

@@ -54,6 +54,14 @@ def trained(setting, gated, rng, steps, eta, B=128, record=None, at=()):
     return sgd(setting, start(setting, weights, gated), eta, B, steps, batches, record, at)
 
 
+def both(setting, streams, steps, etas):
+    """Section 4.1. Mamba and the linear Transformer, each trained with its rng, steps and eta: two Weights.
+
+    States: mamba Figure 2
+    """
+    return [trained(setting, gated, *a)[0] for gated, *a in zip((True, False), streams, steps, etas)]
+
+
 def outlier_coordinates(case, setting):
     r"""Section 4.1. $\kappa_a' v_s^{*\prime}$ along the unit outliers, (S, V): the training ones or the unseen three.
 
@@ -74,7 +82,7 @@ def figure_2(train, outlier_norm, cases, seed, alphas, prompts, steps, etas=(1.0
     """
     setting = Setting(tasks=TASKS[train](Setting().M1), outlier_norm=outlier_norm)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
-    models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
+    models = both(setting, streams, steps, etas)
     errors = np.empty((len(cases), len(LABELLINGS), len(alphas), 2))
     for place in np.ndindex(errors.shape[:3]):
         case, labelling, alpha = cases[place[0]], LABELLINGS[place[1]], alphas[place[2]]
@@ -149,7 +157,7 @@ def by_distance(seed, M1, alphas, prompts, steps, etas=(1.0, 0.01), train="cycle
     """
     setting = Setting(M1=M1, tasks=TASKS[train](M1))
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
-    models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
+    models = both(setting, streams, steps, etas)
     tasks, outliers = all_tasks(M1), np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     errors = np.empty((M1 // 2, len(alphas), len(models)))
     for k, i in np.ndindex(errors.shape[:2]):

@@ -57,11 +57,12 @@ def gated_sum(decay, v, k, q, h_0=None):
 
     The printed text has $v_t k_i^\top q_i$ for the summand of o_t: it is $v_i k_i^\top q_t$.
 
-    Arguments, what is returned and raised : as in recurrence.
+    Arguments, what is returned and raised : as in recurrence; ValueError too for more steps than memory holds.
 
     States: mamba Section 12 (Mamba-2); mamba Section 12 (gated linear attention)
     """
     decay, v, k, q, h_0 = _sequence(decay, v, k, q, h_0)
+    fits("gated_sum", len(v), *v.shape, k.shape[1])
     taken = np.sum(segment_products(decay) * (v[:, :, None] * k[:, None, :]), axis=1)
     h = taken + np.cumprod(decay, axis=0) * h_0
     return np.einsum("tam,tm->ta", h, q), h[-1]
@@ -284,7 +285,7 @@ def _outer(u, P):
 
 
 def _rate(a):
-    return np.exp(min(number("a", a), 690.0))  # past it every decay that is not 1 is 0 anyway
+    return np.exp(min(number("a", a), 690.0))  # a finite e^a; beyond, only a softplus below 1e-299 would tell
 
 
 def _decay(decay):

@@ -19,6 +19,14 @@ from refimpl.mamba.prompts import draw_training, training_prompts
 from refimpl.mamba.training import checked_law, descend, error, sgd, start
 
 MOST = 20_000  # steps
+WITHIN = np.log10(2)  # over a decade a factor of two to the printed order: the constant of a Theta is not more known
+ORDERS = {  # by letter: what it changes in a Setting, the step of (Mamba, linear) at x, the printed exponents of both
+    "eta": (lambda x: {}, lambda x: (x, 0.03 * x), (-1, -1)),
+    "1 - p_a": (lambda x: dict(p_a=1 - x), lambda x: (0.05, 0.002), (-1, -1)),
+    "M_1": (lambda x: dict(M1=int(x), d=60), lambda x: (0.1, 0.003), (1, 1)),
+    "beta at fixed delta beta": (lambda x: dict(beta=x, delta=0.06 / x), lambda x: (0.03, 1e-3), (-2, -2)),
+    "l_tr": (lambda x: dict(l=int(x)), lambda x: (0.05, 0.001), (0, -1)),
+}
 
 
 def iterations_law(L, problem, delta, gated=True, margin=0.5):
@@ -30,6 +38,7 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     makes the exponents of 1 - p_a and l steeper than -1.
 
     L : (M1, M1).  Returns an int, 0 if the margin is there at the start.
+    Raises ValueError where it never is, as for L = 0.
 
     States: mamba Theorem 1 (iterations); mamba Theorem 3
     """
@@ -38,13 +47,7 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     S = clean_mass(p.p_a, p.l_tr, gated)
     rate = p.eta * growth_rate(p.beta, p.M1, S)
     reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin
-    low, high = -1, 1
-    while not reached(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+    return least(reached)
 
 
 def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=MOST, loss=None):
@@ -110,10 +113,22 @@ def examples_needed(alpha, epsilon):
     States: mamba Theorem 4 (prompt length)
     """
     alpha, epsilon = number("alpha", alpha, 0, 0.5 - 1e-6), number("epsilon", epsilon, above=0)
+    return 2 * least(lambda n: flipped_error(2 * n + 1, alpha) <= epsilon) + 1
+
+
+def least(reached):
+    """Ours. The least integer n >= 0 with reached(n), which stays true from there on, by bisection.
+
+    Raises ValueError where it is not reached by 2^60.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 4 (prompt length)
+    """
     low, high = -1, 1
-    while flipped_error(2 * high + 1, alpha) > epsilon:
+    while not reached(high):
         low, high = high, 2 * high
+        if high > 2**60:
+            raise ValueError("never reached: L or the rate is 0, or as good as 0")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if flipped_error(2 * middle + 1, alpha) <= epsilon else (middle, high)
-    return 2 * high + 1
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

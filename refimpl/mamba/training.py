@@ -80,18 +80,22 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), batches=None, grad
     record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
     batches : an iterator of other Prompts than Definition 1's.  gradient : that of another layer or loss.
     Returns Psi after the last step, and the list of what was recorded.
-    Raises ValueError for settings out of range, Diverged (a FloatingPointError) with the step and the last
-    finite weights where they stop being finite.
+    Raises ValueError for settings out of range or too few batches, Diverged (a FloatingPointError) with the step and
+    the last finite weights where they stop being finite.
 
     States: mamba Section 8.3 (algorithm)
     """
     eta, B, steps = number("eta", eta, above=0), count("B", B), count("steps", steps, 0)
+    checked_law(setting)
     outliers = np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     at, seen = set(at), []
     if record and 0 in at:
         seen.append(record(0, Psi))
     with np.errstate(all="ignore"):  # what overflows is found at its step
-        for t, prompts in zip(range(1, steps + 1), batches or fresh_prompts(setting, B, rng)):
+        batches = iter(fresh_prompts(setting, B, rng) if batches is None else batches)
+        for t in range(1, steps + 1):
+            if (prompts := next(batches, None)) is None:
+                raise ValueError(f"batches: ended after {t - 1} of {steps} steps")
             try:
                 step, F = gradient(encode(prompts, setting.M1, setting.M2, setting.beta, outliers), prompts.z, Psi)
             except ValueError as error:  # from a checked function, on what overflowed on its way there

@@ -262,6 +262,11 @@ def gradients(n, p_a=0.6, M1=6, seed=0):
 
 
 @pytest.mark.states("mamba Eq. 15")
+def test_the_noise_ratio_by_hand():
+    assert noise_ratio([[1.0, 0.0], [3.0, 0.0]]) == pytest.approx(0.5)  # variance 2 over the squared mean 4
+
+
+@pytest.mark.states("mamba Eq. 15")
 @pytest.mark.erratum("mamba-gradient-noise")
 def test_a_batch_gradient_needs_the_noise_ratio_of_its_prompts():
     # Chebyshev against 400 batches, seed 0. E of the squared relative deviation is rho^2 / B: within 15 % (about 4

@@ -210,6 +210,36 @@ def test_the_printed_unrolling_counts_the_last_term_twice_and_loses_s():
     assert np.isclose(unrolled(P, W_B, W_C, W), right, rtol=1e-10).all()
 
 
+@pytest.mark.erratum("mamba-unrolled-shift", "mamba-gate-indices")
+def test_the_printed_indices_give_other_gates():
+    rng = np.random.default_rng(0)
+    P, W_B, W_C, W = (rng.standard_normal(shape) for shape in ((2, 3), (2, 3), (2, 3), (3, 3)))
+    right, s = recurrence(P, W_B, W_C, W)[-1], sigmoid(P @ W)
+    for shift, holds in ((0, True), (1, False)):  # two tokens: (p_1 o s_1) B_1 o A~_2 + (p_2 o s_2) B_2; printed s_2
+        h = np.outer(P[0] * s[shift] * (1 - s[1]), W_B @ P[0]) + np.outer(P[1] * s[1], W_B @ P[1])
+        assert np.allclose(h @ W_C @ P[1], right, rtol=1e-12) == holds
+    # The last display defines G_{i,l+1} by cases of j and i: at j = i, the only reading for each i, nothing is passed.
+    P = rng.standard_normal((4, 3))
+    assert np.all(sigmoid(P @ W[:, 2])[:-1] > gates(P, W[:, 2])[:-1])
+
+
+@pytest.mark.erratum("mamba-gradient-range")
+def test_a_prompt_far_on_the_wrong_side_pulls_as_well():
+    # Every z F <= -2, outside of the printed range: the display is still the gradient, and not 0.
+    rng = np.random.default_rng(0)
+    P, Psi = rng.standard_normal((3, 5, 4)), Weights(*rng.standard_normal((2, 2, 4)), rng.standard_normal(4))
+    Psi = Psi._replace(W_C=2 * Psi.W_C / np.min(np.abs(output(P, Psi))))
+    z = -np.sign(output(P, Psi))
+    assert np.all(z * output(P, Psi) <= -2 + 1e-12)
+    got = loss_gradient(P, z, Psi)
+    for name in Psi._fields:
+        moved = lambda x, name=name: loss(P, z, Psi._replace(**{name: x}))
+        assert gradient_error(moved, getattr(got, name), getattr(Psi, name)) < 1e-6
+    by_display = np.mean([-t * slow_output_gradient_w(p, Psi) for p, t in zip(P, z)], axis=0)
+    np.testing.assert_allclose(got.w, by_display, rtol=1e-9)
+    assert np.linalg.norm(got.w) > 0.01
+
+
 @pytest.mark.erratum("mamba-query-factor")
 def test_the_printed_indicator_would_drop_the_factor_of_the_query():
     rng = np.random.default_rng(0)
