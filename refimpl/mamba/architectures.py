@@ -16,23 +16,21 @@ import numpy as np
 from refimpl.calculus.gating import gate, gate_vjp
 from refimpl.calculus.losses import hinge_derivative, sigmoid
 from refimpl.checks import count
-from refimpl.mamba.experiments import CHUNK
-from refimpl.mamba.patterns import encode
-from refimpl.mamba.prompts import test_prompts
-from refimpl.mamba.recurrences import (
-    final_gates,
+from refimpl.mamba.decays import (
     gated_linear_attention_decay,
     gated_linear_attention_gradient,
     gated_retention_decay,
     gated_retention_gradient,
     mamba2_decay,
     mamba2_gradient,
-    matrix_gradients,
     own_gate,
     own_gate_gradient,
     retnet_decay,
-    summands,
 )
+from refimpl.mamba.experiments import CHUNK
+from refimpl.mamba.patterns import encode
+from refimpl.mamba.prompts import test_prompts
+from refimpl.mamba.recurrences import final_gates, matrix_gradients, summands
 from refimpl.mamba.training import Setting, checked_law, error, sgd, start
 
 GAMMA = 0.9  # RetNet's fixed decay

@@ -11,27 +11,29 @@ from refimpl.calculus.differences import central_difference, gradient_error
 from refimpl.calculus.losses import sigmoid
 from refimpl.mamba import architectures, recurrences
 from refimpl.mamba.architectures import LAYERS, errors, forward, gradient, trained
+from refimpl.mamba.decays import (
+    gated_linear_attention_decay,
+    gated_linear_attention_gradient,
+    gated_retention_decay,
+    gated_retention_gradient,
+    mamba2_decay,
+    mamba2_gradient,
+    own_gate,
+    own_gate_gradient,
+    retnet_decay,
+    retnet_gradient,
+)
 from refimpl.mamba.model import Weights, loss_gradient
 from refimpl.mamba.patterns import encode
 from refimpl.mamba.prompts import training_prompts
 from refimpl.mamba.recurrences import (
     chunked,
     final_gates,
-    gated_linear_attention_decay,
-    gated_linear_attention_gradient,
-    gated_retention_decay,
-    gated_retention_gradient,
     gated_sum,
     log_decay_gradient,
-    mamba2_decay,
-    mamba2_gradient,
     matrix_gradients,
     output,
-    own_gate,
-    own_gate_gradient,
     recurrence,
-    retnet_decay,
-    retnet_gradient,
     segment_products,
     summands,
 )
