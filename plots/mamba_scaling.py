@@ -161,7 +161,8 @@ def length_panel(axis, lengths, settings):
         odd = [2 * int(c / q / 2) + 1 for c in x]
         axis.plot(np.multiply(odd, q), training_vote_error(1 - q, odd), style.DASHES[3], color=look["color"], lw=1.2)
     axis.set(yscale="log", xlabel=r"$l_{tr} (1 - p_a)$", ylabel="error on training prompts")
-    axis.set_title("circles Mamba, line $p_a^l / 2$; squares linear, dots its vote; one training a point", fontsize=7)
+    explained = "circles Mamba, line $p_a^l / 2$; squares linear, dots its vote\none training a point"
+    axis.set_title(explained, fontsize=7)
     axis.legend(fontsize=7)
     n, q = settings["prompts"], np.geomspace(0.01, 0.1, 6)
     off = [

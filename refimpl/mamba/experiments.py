@@ -14,7 +14,7 @@ import numpy as np
 
 from refimpl.checks import number
 from refimpl.mamba.mechanism import attention_mass, by_rank
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.patterns import encode, forward, gradient
 from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
 from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, error, sgd, start
@@ -43,15 +43,16 @@ class Case(NamedTuple):
     outlier_norm: float = 3.0
 
 
-def trained(setting, gated, rng, steps, eta, B=128, record=None, at=()):
+def trained(setting, gated, rng, steps, eta, B=128, record=None, at=(), begin=start, gradient=gradient):
     """Section 4.1. Mamba, or the linear Transformer if not gated, trained by Section 8.3's algorithm.
 
+    begin(setting, rng, gated) : the initial Weights.  gradient : that of another layer.
     Returns Weights in pattern coordinates and what was recorded.
 
     States: mamba Figure 2
     """
     weights, batches = (np.random.default_rng(s) for s in rng.bit_generator.seed_seq.spawn(2))
-    return sgd(setting, start(setting, weights, gated), eta, B, steps, batches, record, at)
+    return sgd(setting, begin(setting, weights, gated), eta, B, steps, batches, record, at, gradient=gradient)
 
 
 def both(setting, streams, steps, etas):

@@ -2,7 +2,7 @@ r"""Sections 2 and 11: one layer of Mamba, from the recurrence to gated linear a
 
     recurrence  = unrolled = gathered      all outputs o_i, three ways (Section 11.1)
     output      F = o_{l+1}'s label coordinate (Eq. 3); w = None sets every gate to 1: the linear Transformer
-    loss        hinge, with loss_gradient from output_gradient_W_C, _W_B and _w
+    loss        hinge, with loss_gradient from output_gradient_W_C, output_gradient_W_B and output_gradient_w
 
 A prompt is P (l+1, d+1), one token p_i a row (the paper's columns), the label y_i its last entry,
 the query last with label 0. The state size m is free (the paper ties it to l + 1).
