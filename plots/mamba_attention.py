@@ -65,7 +65,7 @@ def draw(settings, seed, jobs, progress):
         claim(
             "The mass on other patterns stays below a small bound",
             "<= Theta(epsilon / (1 - p_a))",
-            f"{different[-1]:.1f}",
+            f"{different[-1]:.1f}, below the bound by its sign, not by its size (next row)",
             "<= 0.1 in every seed (one-sided, as printed)",
             np.all(mass[:, -1, 1] <= 0.1),
             end,

@@ -80,8 +80,8 @@ def draw(settings, seed, jobs, progress):
             abs(ratio.mean() - 0.5) <= 0.05,
         ),
         claim(
-            "Clean pre-activations are negative (Eq. 12)",
-            "w^T p_s < 0",
+            "Clean pre-activations are negative after training, as Corollary 2's proof uses it",
+            "w^T p_s < 0 (Eq. 12, which Lemma 4 claims for the first phase)",
             f"largest {clean.max():.3f}, {(clean >= 0).sum()} of {clean.size} are not",
             "all < 0",
             clean.max() < 0,

@@ -5,7 +5,7 @@ import numpy as np
 from plots import style
 from plots.report import claim
 from refimpl.mamba.architectures import LAYERS, errors
-from refimpl.sweep import sweep
+from refimpl.sweep import complete, sweep
 
 TITLE = "Section 12: test error against the outlier fraction, for each recurrence"
 STATEMENTS = [
@@ -53,10 +53,7 @@ def draw(settings, seed, jobs, progress):
     order = sorted(NAMES, key=lambda name: "linear att" not in name and "own" not in name)  # the long ones first
     layer = {name: (LISTED[3] if name == BLIND else name) for name in NAMES}
     cells = [(layer[name], s, *sizes, True, name == BLIND) for name in order for s in seeds]
-    results = sweep(errors, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings"))
-    failed = [result for result in results if isinstance(result, FloatingPointError)]
-    if failed:
-        raise failed[0]
+    results = complete(sweep(errors, cells, jobs, lambda done, of: progress(f"{done} of {of} trainings")))
     rows = {name: results[k * len(seeds) : (k + 1) * len(seeds)] for k, name in enumerate(order)}
     found = {name: np.array([row[0] for row in rows[name]]) for name in NAMES}  # (seeds, labellings, alphas)
 

@@ -61,9 +61,10 @@ def gate_vjp(a, v):
 def gate_prefix(a):
     r"""Section 11.3. $\sum_{i \le k} G_i = \prod_{j > k} (1 - \sigma_j) - \prod_j (1 - \sigma_j)$ for each k.
 
-    $G_i = \prod_{j > i} (1 - \sigma_j) - \prod_{j \ge i} (1 - \sigma_j)$, and the sum telescopes. At k = l this
-    is the display after Eq. 30: all gates sum to $1 - \prod_j (1 - \sigma_j)$. The difference is taken
-    as $e^{x} (1 - e^{y})$, without cancellation.
+    $G_i = \prod_{j > i} (1 - \sigma_j) - \prod_{j \ge i} (1 - \sigma_j)$, and the sum telescopes. All gates, the
+    query's too, sum to $1 - \prod_j (1 - \sigma_j)$; one position before is the display after Eq. 30, the examples'
+    gates: $1 - \sigma_q - \prod_j (1 - \sigma_j)$. The difference is taken as $e^{x} (1 - e^{y})$, without
+    cancellation.
 
     a : (..., l).  Returns (..., l).  Raises ValueError for an a that is empty or not finite.
 

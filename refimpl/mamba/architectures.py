@@ -15,25 +15,23 @@ import numpy as np
 
 from refimpl.calculus.gating import gate, gate_vjp
 from refimpl.calculus.losses import hinge_derivative, sigmoid
-from refimpl.mamba.experiments import CHUNK
-from refimpl.mamba.patterns import encode
-from refimpl.mamba.prompts import test_prompts
-from refimpl.mamba.recurrences import (
-    final_gates,
+from refimpl.checks import count
+from refimpl.mamba import experiments
+from refimpl.mamba.decays import (
     gated_linear_attention_decay,
     gated_linear_attention_gradient,
     gated_retention_decay,
     gated_retention_gradient,
     mamba2_decay,
     mamba2_gradient,
-    matrix_gradients,
     own_gate,
     own_gate_gradient,
     retnet_decay,
-    summands,
 )
-from refimpl.mamba.tasks import cycle
-from refimpl.mamba.training import Setting, error, sgd, start
+from refimpl.mamba.patterns import encode
+from refimpl.mamba.prompts import test_prompts
+from refimpl.mamba.recurrences import final_gates, matrix_gradients, summands
+from refimpl.mamba.training import Setting, checked_law, error, start
 
 GAMMA = 0.9  # RetNet's fixed decay
 
@@ -161,35 +159,40 @@ def trained(name, setting, rng, steps, eta=None, B=128, blind=False):
     States: mamba Section 12 (Mamba-2)
     """
     layer = LAYERS[name]
-    weights, batches = (np.random.default_rng(s) for s in rng.bit_generator.seed_seq.spawn(2))
-    Psi = start(setting, weights, gated=False)
-    m, width = Psi.W_B.shape
-    if layer.initial:
-        Psi = Psi._replace(w=layer.initial(weights, m, width, (setting.d + 1) ** -0.5))
-    return sgd(setting, Psi, eta or layer.eta, B, steps, batches, gradient=partial(gradient, layer, blind=blind))[0]
+
+    def begin(setting, rng, gated):
+        Psi = start(setting, rng, gated)
+        return Psi._replace(w=layer.initial and layer.initial(rng, *Psi.W_B.shape, (setting.d + 1) ** -0.5))
+
+    by = partial(gradient, layer, blind=blind)
+    eta = layer.eta if eta is None else eta
+    return experiments.trained(setting, False, rng, steps, eta, B, begin=begin, gradient=by)[0]
 
 
 def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=False, setting=None):
-    r"""Section 12. Test errors of a layer, trained once: training outliers, $\kappa_a' = \kappa_a$, tasks of the cycle.
+    r"""Section 12. Test errors of a layer, trained once: training tasks and outliers, $\kappa_a' = \kappa_a$.
 
     Returns (labellings, alphas) errors, and the mean gate (2,) of clean examples and of those with an outlier
     in the prompts of the last labelling at the last alpha, each gate by its share of the prompt's sum.
+    Raises ValueError where those hold no example of the one kind or the other.
 
     States: mamba Section 12 (Mamba-2)
     """
-    setting = setting or Setting()
+    setting, prompts = setting or Setting(), count("prompts", prompts)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
     Psi = trained(name, setting, streams[0], steps, blind=blind)
     outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
-    wrong = np.zeros((len(labellings), len(alphas)))
+    tasks, wrong = checked_law(setting)[1], np.zeros((len(labellings), len(alphas)))
     for place in np.ndindex(wrong.shape):
         labelling, alpha = labellings[place[0]], alphas[place[1]]
-        law = (cycle(setting.M1), setting.M2, setting.V, alpha, setting.K, labelling, counted)
-        for first in range(0, prompts, CHUNK):
-            drawn = test_prompts(streams[1], min(CHUNK, prompts - first), setting.l, *law)
+        law = (tasks, setting.M2, setting.V, alpha, setting.K, labelling, counted)
+        for first in range(0, prompts, experiments.CHUNK):
+            drawn = test_prompts(streams[1], min(experiments.CHUNK, prompts - first), setting.l, *law)
             F, G, _ = forward(LAYERS[name], encode(drawn, setting.M1, setting.M2, setting.beta, outliers), Psi)
             wrong[place] += error(F, drawn.z) * len(F) / prompts
     share = np.sum(G, axis=2)[:, :-1]
     share /= np.sum(share, axis=1, keepdims=True)
     carried = drawn.s[:, :-1] >= 0
+    if np.all(carried) or not np.any(carried):
+        raise ValueError("prompts, alphas: the last prompts hold no outlier, or no clean example")
     return wrong, np.array([share[~carried].mean(), share[carried].mean()])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.mamba.experiments import TASKS, trained
+from refimpl.mamba import experiments
 from refimpl.mamba.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.training import Setting, error
@@ -37,9 +37,9 @@ def both(seed, train, steps=(3000, 1000), etas=(1.0, 0.01)):
 
     States: mamba Theorem 2; mamba Theorem 4
     """
-    setting = Setting(tasks=TASKS[train](Setting().M1))
+    setting = Setting(tasks=experiments.TASKS[train](Setting().M1))
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
-    return setting, [trained(setting, g, *a)[0] for g, *a in zip((True, False), streams, steps, etas)]
+    return setting, experiments.both(setting, streams, steps, etas)
 
 
 def probe(setting, models, probe, prompts, rng, tasks=None):

@@ -33,7 +33,8 @@ def upper_tail(m, p, gamma):
     States: mamba Lemma 1
     """
     m, p, gamma = count("m", m), number("p", p, above=0, most=1), number("gamma", gamma, 0)
-    return float(binom.sf(_whole(m * (1 + gamma) * p) - 1, m, p)), float(np.exp(-m * p * gamma**2 / (2 + gamma)))
+    least = _whole(min(m * (1 + gamma) * p, m + 1.0))  # past m + 1 nothing changes
+    return float(binom.sf(least - 1, m, p)), float(np.exp(-m * p * gamma * (gamma / (2 + gamma))))
 
 
 def lower_tail(m, p, gamma):
@@ -47,7 +48,8 @@ def lower_tail(m, p, gamma):
     States: mamba Lemma 1
     """
     m, p, gamma = count("m", m), number("p", p, above=0, most=1), number("gamma", gamma, 0)
-    return float(binom.cdf(-_whole(-m * (1 - gamma) * p), m, p)), float(np.exp(-m * p * gamma**2 / 2))
+    most = -_whole(min(-m * (1 - gamma) * p, 1.0))
+    return float(binom.cdf(most, m, p)), float(np.exp(-m * p * gamma * gamma / 2))
 
 
 def printed_range(p):
@@ -114,13 +116,15 @@ def exponential_moment(s, x, weights):
     moments being 0. $\|X - X'\|_{2k} \le 2 K \sqrt{2k}$, and $(2k)^k k! / (2k)! \le (e/2)^k$ makes the k-th term
     at most $(4 s^2 K^2)^k (e/2)^k / k!$: an exponential series.
 
-    s : a number.  x, weights : the law, centred.  Returns (left, right).  Raises ValueError for a mean that is not 0.
+    s : a number.  x, weights : the law, centred.  Returns (left, right), inf past the largest float.
+    Raises ValueError for a mean that is not 0.
 
     States: mamba Lemma 2
     """
     s, (x, weights) = number("s", s), _centred(x, weights)
     K = sub_gaussian_norm(x, weights)[1]
-    return float(weights @ np.exp(s * x)), float(np.exp(2 * np.e * s**2 * K**2))
+    with np.errstate(over="ignore"):
+        return float(np.sum((weights * np.exp(s * x))[weights > 0])), float(np.exp(2 * np.e * (s * K) * (s * K)))
 
 
 def hoeffding(t, a, x, weights):

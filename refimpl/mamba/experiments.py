@@ -14,7 +14,7 @@ import numpy as np
 
 from refimpl.checks import number
 from refimpl.mamba.mechanism import attention_mass, by_rank
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.patterns import encode, forward, gradient
 from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
 from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, error, sgd, start
@@ -43,15 +43,24 @@ class Case(NamedTuple):
     outlier_norm: float = 3.0
 
 
-def trained(setting, gated, rng, steps, eta, B=128, record=None, at=()):
+def trained(setting, gated, rng, steps, eta, B=128, record=None, at=(), begin=start, gradient=gradient):
     """Section 4.1. Mamba, or the linear Transformer if not gated, trained by Section 8.3's algorithm.
 
+    begin(setting, rng, gated) : the initial Weights.  gradient : that of another layer.
     Returns Weights in pattern coordinates and what was recorded.
 
     States: mamba Figure 2
     """
     weights, batches = (np.random.default_rng(s) for s in rng.bit_generator.seed_seq.spawn(2))
-    return sgd(setting, start(setting, weights, gated), eta, B, steps, batches, record, at)
+    return sgd(setting, begin(setting, weights, gated), eta, B, steps, batches, record, at, gradient=gradient)
+
+
+def both(setting, streams, steps, etas):
+    """Section 4.1. Mamba and the linear Transformer, each trained with its rng, steps and eta: two Weights.
+
+    States: mamba Figure 2
+    """
+    return [trained(setting, gated, *a)[0] for gated, *a in zip((True, False), streams, steps, etas)]
 
 
 def outlier_coordinates(case, setting):
@@ -74,7 +83,7 @@ def figure_2(train, outlier_norm, cases, seed, alphas, prompts, steps, etas=(1.0
     """
     setting = Setting(tasks=TASKS[train](Setting().M1), outlier_norm=outlier_norm)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
-    models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
+    models = both(setting, streams, steps, etas)
     errors = np.empty((len(cases), len(LABELLINGS), len(alphas), 2))
     for place in np.ndindex(errors.shape[:3]):
         case, labelling, alpha = cases[place[0]], LABELLINGS[place[1]], alphas[place[2]]
@@ -149,7 +158,7 @@ def by_distance(seed, M1, alphas, prompts, steps, etas=(1.0, 0.01), train="cycle
     """
     setting = Setting(M1=M1, tasks=TASKS[train](M1))
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
-    models = [trained(setting, gated, *arguments)[0] for gated, *arguments in zip((True, False), streams, steps, etas)]
+    models = both(setting, streams, steps, etas)
     tasks, outliers = all_tasks(M1), np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     errors = np.empty((M1 // 2, len(alphas), len(models)))
     for k, i in np.ndindex(errors.shape[:2]):

@@ -49,8 +49,9 @@ def gate_step(beta, kappa_a, outlier_norm, p_a, M1, V, l, drive):
 
     States: mamba Lemma 4; mamba Eqs. 25-26; mamba Eqs. 23-24
     """
-    p_a, l = number("p_a", p_a, 0, 1), count("l", l)
+    p_a, l, M1, V = number("p_a", p_a, 0, 1), count("l", l), count("M1", M1, 2), count("V", V)
     beta, kappa_a, drive = number("beta", beta, above=0), number("kappa_a", kappa_a, 0), number("drive", drive, 0)
+    outlier_norm = number("outlier_norm", outlier_norm, above=0)
     common = -(1 - p_a) * drive / 8 * (1 - (l + 1) * 0.5**l)
     return common * p_a * kappa_a * outlier_norm**2 / V, common * beta**2 / M1
 
@@ -98,11 +99,14 @@ def logarithmic(c, t):
     Lemma 3 exponentially; the logarithm is what is left when it has stopped. $u = 1 + ct - W(e^{1 + ct})$, W
     Lambert's.
 
-    c, t : >= 0, broadcast.  Returns u.
+    c, t : >= 0, broadcast.  Returns u.  Raises ValueError for negative ones.
 
     States: mamba Lemma 5
     """
-    x = 1 + finite("c", c) * finite("t", t)
+    c, t = finite("c", c), finite("t", t)
+    if np.any(c < 0) or np.any(t < 0):
+        raise ValueError("c, t: must be >= 0")
+    x = 1 + c * t
     log = np.log(x)
     with np.errstate(over="ignore"):
         u = np.where(x < 300, x - lambertw(np.exp(np.minimum(x, 300))).real, log - log / x)
@@ -166,7 +170,7 @@ def nearest_clean_gate(a, s):
 
     States: mamba Eqs. 18-19
     """
-    a, s = same_last_axis(a=a, s=s)
+    a, s = np.broadcast_arrays(*same_last_axis(a=a, s=s))
     clean = s[..., :-1] < 0
     if not np.all(np.any(clean, axis=-1)):
         raise ValueError("s: every prompt needs a clean example")

@@ -4,7 +4,8 @@ r"""Sections 3.3, 3.4, 10: the conditions of Theorems 1 to 4 with their slack, a
     theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts)
 
 The theorems are asymptotic: every $\Theta$, $\gtrsim$ and poly has a constant, all of them arguments here, one unless
-given. What is needed in fact is measured in scaling.py and boundaries.py.
+given. What is needed in fact is measured in scaling.py and boundaries.py. A slack is the side that should be larger
+over the other one: 1 at equality, where a strict inequality (Theorems 2(c), 4(c)) fails though its slack is 1.
 """
 
 from typing import NamedTuple
@@ -83,7 +84,7 @@ def theorem_1_conditions(problem, B, T, c=Constants()):
 
     States: mamba Theorem 1; mamba Theorem 1 (prompt length); mamba Remark 1; mamba Remark 2
     """
-    p = _valid(problem)
+    p, B, T = _valid(problem), number("B", B, above=0), number("T", T, above=0)
     return {
         **theorem_3_conditions(p, B, T, c),
         "(i) B": B / batch(p, True, c),
@@ -101,7 +102,7 @@ def theorem_3_conditions(problem, B, T, c=Constants()):
 
     States: mamba Theorem 3; mamba Remark 4
     """
-    p = _valid(problem)
+    p, B, T = _valid(problem), number("B", B, above=0), number("T", T, above=0)
     return {
         "(i) B": B / batch(p, False, c),
         "(ii) kappa_a <=": _over(c.high * p.V * p.beta * (1 - p.p_a) / p.epsilon, p.p_a * p.kappa_a),
@@ -118,13 +119,13 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
     $\alpha < \min(1, p_a l_{tr} / l_{ts})$, (d)
     $(1 - \alpha)^{-1} \log M_1 \lesssim l_{ts} \lesssim \alpha^{-1} \mathrm{poly}(M_1^{\kappa_a})$. A smaller L
     allows larger outliers: nothing bounds $|\lambda_i|$, u or K', which the error depends on. (c) and (d) leave
-    $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$.
+    $\alpha$ below $p_a l_{tr} / (p_a l_{tr} + \log M_1)$. (c) is strict: it holds where its slack is above 1.
 
-    mixture : (S, V) the lambdas.  Raises ValueError for an alpha outside [0, 1).
+    mixture : (S, V) the lambdas.  Raises ValueError for an alpha outside [0, 1), and other numbers out of range.
 
     States: mamba Theorem 2; mamba Remark 3
     """
-    p, L, alpha = _valid(problem), _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
+    p, L, kappa_test, alpha, l_ts = _valid_test(problem, mixture, kappa_test, alpha, l_ts)
     return {
         "(a) sum lambda > 0": np.inf if L > 0 else 0.0,
         "(b) kappa_a' >=": kappa_test / p.kappa_a,
@@ -137,11 +138,12 @@ def theorem_2_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants(
 
 def theorem_4_conditions(problem, mixture, kappa_test, alpha, l_ts, c=Constants()):
     r"""Theorem 4(a)-(d): (b) has $l_{tr}$ more than Theorem 2's, (c) $\alpha < \frac12$, (d)
-    $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$.
+    $l_{ts} \ge \max\{\Theta((1 - \alpha)^{-1}), \Theta(\alpha / (\frac12 - \alpha)^2)\} \log M_1$. (c) is strict:
+    it holds where its slack is above 1.
 
     States: mamba Theorem 4; mamba Theorem 4 (prompt length); mamba Remark 6
     """
-    p, L, alpha = _valid(problem), _least_sum(mixture), number("alpha", alpha, 0, 1 - 1e-12)
+    p, L, kappa_test, alpha, l_ts = _valid_test(problem, mixture, kappa_test, alpha, l_ts)
     length = max(1 / (1 - alpha), alpha / (0.5 - alpha) ** 2 if alpha != 0.5 else np.inf) * np.log(p.M1)
     return {
         "(a) sum lambda > 0": np.inf if L > 0 else 0.0,
@@ -161,6 +163,8 @@ def no_clean_example(p_a, l):
 
     States: mamba Theorem 1 (prompt length); mamba Remark 1
     """
+    if np.any(finite("l", l) < 0):
+        raise ValueError(f"l: must be >= 0, got {l!r}")
     return number("p_a", p_a, 0, 1) ** finite("l", l) / 2
 
 
@@ -173,7 +177,7 @@ def few_clean(l, p_a, c):
 
     States: mamba Theorem 3; mamba Theorem 1 (prompt length)
     """
-    p = (1 - number("p_a", p_a, 0, 1)) / 2
+    p, l, c = (1 - number("p_a", p_a, 0, 1)) / 2, _counts(l), number("c", c, 0, 1)
     return binom.cdf(np.floor((1 - c) * p * l * (1 + 1e-12)), l, p), np.exp(-l * p * c**2 / 2)
 
 
@@ -189,21 +193,22 @@ def many_flipped(l, alpha):
 
     States: mamba Theorem 4
     """
-    alpha = number("alpha", alpha, most=0.5, above=0)
+    alpha, l = number("alpha", alpha, most=0.5, above=0), _counts(l)
     return binom.sf(np.floor(l / 4), l, alpha / 2), np.exp(-l * (0.5 - alpha) ** 2 / (1 + 2 * alpha))
 
 
 def flipped_error(l, alpha):
     r"""Theorem 4. The error $\Pr(2 \, \mathrm{Bin}(l, \alpha) \ge l)$ of the linear Transformer on flipped labels,
-    exactly.
+    ties counted as wrong.
 
     For tasks whose partner's attention is minus the own (disjoint pairs, Lemma 3's limit)
-    $z F = s \, (\#\text{clean} - \#\text{flipped})$: each example votes once. Above $\alpha = \frac12$ it grows to 1
-    with l.
+    $z F = s \, (\#\text{clean} - \#\text{flipped})$: each example votes once. A trained model
+    decides ties either way: at an even l it is flipped_error(l - 1, alpha). Above $\alpha = \frac12$ it grows to 1.
 
     States: mamba Theorem 4; mamba Remark 6
     """
-    return binom.sf(np.ceil(np.asarray(l) / 2) - 1, l, number("alpha", alpha, 0, 1))
+    l = _counts(l)
+    return binom.sf(np.ceil(l / 2) - 1, l, number("alpha", alpha, 0, 1))
 
 
 def training_vote_error(p_a, l):
@@ -227,8 +232,20 @@ def _valid(p):
     return p
 
 
-def _least_sum(mixture):
-    return float(np.min(np.sum(arrays(mixture=(mixture, "SV")), axis=1)))
+def _valid_test(problem, mixture, kappa_test, alpha, l_ts):
+    """The arguments of Theorems 2 and 4, the mixture as its least sum."""
+    p, mixture = _valid(problem), arrays(mixture=(mixture, "SV"))
+    if mixture.shape[1] != p.V:
+        raise ValueError(f"mixture: must have V = {p.V} columns, got {mixture.shape[1]}")
+    kappa_test, alpha = number("kappa_test", kappa_test, above=0), number("alpha", alpha, 0, 1 - 1e-12)
+    return p, float(np.min(np.sum(mixture, axis=1))), kappa_test, alpha, count("l_ts", l_ts)
+
+
+def _counts(l):
+    """l as it is, one integer or an array of them, each at least 1; else ValueError."""
+    if np.any(finite("l", l) < 1) or np.any(np.asarray(l) != np.floor(l)):
+        raise ValueError(f"l: must be integers >= 1, got {l!r}")
+    return np.asarray(l)
 
 
 def _upper(p, L, kappa_test, c):

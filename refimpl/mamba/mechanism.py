@@ -41,7 +41,7 @@ def outlier_gate(a, s):
 
     States: mamba Corollary 2
     """
-    a, s = same_last_axis(a=a, s=s)
+    a, s = np.broadcast_arrays(*same_last_axis(a=a, s=s))
     return gate(a)[s >= 0], sigmoid(a)[s >= 0]
 
 
@@ -58,7 +58,7 @@ def local_bias(a, s):
 
     States: mamba Corollary 2
     """
-    a, s = same_last_axis(a=a, s=s)
+    a, s = np.broadcast_arrays(*same_last_axis(a=a, s=s))
     clean = s[..., :-1] < 0
     log_keep = np.where(clean, 0, -np.logaddexp(0, a[..., :-1]))
     behind = np.cumsum(log_keep[..., ::-1], axis=-1)[..., ::-1]  # a clean example adds nothing of its own

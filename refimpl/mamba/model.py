@@ -2,7 +2,7 @@ r"""Sections 2 and 11: one layer of Mamba, from the recurrence to gated linear a
 
     recurrence  = unrolled = gathered      all outputs o_i, three ways (Section 11.1)
     output      F = o_{l+1}'s label coordinate (Eq. 3); w = None sets every gate to 1: the linear Transformer
-    loss        hinge, with loss_gradient from output_gradient_W_C, _W_B and _w
+    loss        hinge, with loss_gradient from output_gradient_W_C, output_gradient_W_B and output_gradient_w
 
 A prompt is P (l+1, d+1), one token p_i a row (the paper's columns), the label y_i its last entry,
 the query last with label 0. The state size m is free (the paper ties it to l + 1).
@@ -34,6 +34,7 @@ def discretise(P, W_B, W):
     $\Delta_{j,i} = \log(1 + e^{w_j^\top p_i})$, $\tilde A_{j,i} = \mathrm{diag}(e^{\Delta A})^\top$,
     $\tilde B_{j,i} = (\Delta B_i)(e^{\Delta A} - I)(\Delta A)^{-1}$, with $B_i = (W_B p_i)^\top$.
     The exponential is the matrix one: taken entry by entry, as printed, it has ones off the diagonal.
+    $(e^x - 1) / x$ is 1 at x = 0, where $\Delta$ is no float any more.
 
     P : (l+1, d+1).  W_B : (m, d+1).  W : (d+1, d+1), column j is w_j.
     Returns A~, B~, each (l+1, d+1, m).  Raises ValueError for other shapes or numbers that are not finite.
@@ -44,7 +45,8 @@ def discretise(P, W_B, W):
     delta = np.logaddexp(0, P @ W)[:, :, None]
     A = -np.ones(len(W_B))  # the diagonal of A = -I: all matrices here are diagonal
     B = (P @ W_B.T)[:, None, :]
-    return np.exp(delta * A), delta * B * (np.exp(delta * A) - 1) / (delta * A)
+    x = delta * A
+    return np.exp(x), delta * B * np.divide(np.expm1(x), x, out=np.ones_like(x), where=x != 0)
 
 
 def recurrence(P, W_B, W_C, W, h_0=None):

@@ -10,22 +10,23 @@ Head h sees block h alone, and the loss is a sum over the heads: training is H t
 import numpy as np
 
 from refimpl.calculus.losses import hinge
-from refimpl.checks import arrays, count, finite, labels
+from refimpl.checks import arrays, count, finite, labels, number
 from refimpl.mamba import model
 from refimpl.mamba.experiments import trained
 from refimpl.mamba.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts
-from refimpl.mamba.tasks import cycle
+from refimpl.mamba.training import checked_law
 
 
 def class_of(z):
     r"""Section 13. The class, in 0 ... $2^H - 1$, whose H binary labels are z: the first label is the highest digit.
 
-    z : (..., H) labels, -1 or +1.  Returns integers (...).
+    z : (..., H) labels, -1 or +1, H <= 62 for an integer's digits.  Returns integers (...).
 
     States: mamba Section 13 (Eq. 36)
     """
     z = labels("z", z)
+    number("H", z.shape[-1] if z.ndim else 0, 1, 62)
     return ((z > 0) @ (1 << np.arange(z.shape[-1])[::-1])).astype(int)
 
 
@@ -36,7 +37,7 @@ def labels_of(k, H):
 
     States: mamba Section 13 (Eq. 36)
     """
-    k, H = np.asarray(k), count("H", H)
+    k, H = np.asarray(k), int(number("H", count("H", H), 1, 62))
     if not np.issubdtype(k.dtype, np.integer) or k.size == 0 or k.min() < 0 or k.max() >= 2**H:
         raise ValueError(f"k: classes must be integers in 0 ... {2**H - 1}")
     return 2.0 * (k[..., None] >> np.arange(H)[::-1] & 1) - 1
@@ -120,7 +121,8 @@ def error(F, z):
 def run(setting, H, rng, steps, eta, alphas, prompts, labelling="flipped", gated=True):
     r"""Section 13. H heads trained by Section 8.3's algorithm, block by block; test errors at each alpha.
 
-    Tasks and outliers are independent from block to block; test outliers are the training ones, exactly alpha l.
+    Tasks and outliers are independent from block to block; test tasks and outliers are the training ones, of the
+    latter exactly alpha l.
 
     Returns (len(alphas), 2): the share of wrong classes, and $1 - \prod_h (1 - e_h)$ of the heads' own errors.
 
@@ -131,7 +133,7 @@ def run(setting, H, rng, steps, eta, alphas, prompts, labelling="flipped", gated
     outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
     errors = []
     for alpha in alphas:
-        law = (cycle(setting.M1), setting.M2, setting.V, alpha, setting.K, labelling, True)
+        law = (checked_law(setting)[1], setting.M2, setting.V, alpha, setting.K, labelling, True)
         drawn = [test_prompts(streams[-1], prompts, setting.l, *law) for _ in heads]
         P = [encode(p, setting.M1, setting.M2, setting.beta, outliers) for p in drawn]
         with np.errstate(over="ignore"):

@@ -119,13 +119,15 @@ def tokens(prompts, patterns, outliers):
     r"""Eq. 2. The prompt matrix, row i the token $p_i = (x_i, y_i)$: (B, l+1, d+1), the query last with label 0.
 
     prompts : Prompts.  patterns : Patterns.  outliers : (S, d), $\kappa_a v_s^*$ or $\kappa_a' v_s^{*\prime}$.
-    Raises ValueError for fewer outliers than the prompts carry, or an array that would be too large.
+    Raises ValueError for fewer patterns or outliers than the prompts hold, or an array that would be too large.
 
     States: mamba Eq. 2
     """
     mu, nu, outliers = arrays(mu=(patterns.mu, "jd"), nu=(patterns.nu, "kd"), outliers=(outliers, "Sd"))
     if prompts.s.max() >= len(outliers):
         raise ValueError(f"outliers: the prompts carry {prompts.s.max() + 1}, got {len(outliers)}")
+    if prompts.j.max() >= len(mu) or prompts.k.max() >= len(nu):
+        raise ValueError(f"patterns: the prompts show {prompts.j.max() + 1} and {prompts.k.max() + 1} of mu and nu")
     fits("tokens", *prompts.y.shape, mu.shape[1] + 1)
     x = mu[prompts.j] + prompts.kappa[..., None] * nu[prompts.k]
     carried = prompts.s >= 0
@@ -153,7 +155,8 @@ def _places(rng, B, l, alpha, counted, placement):
         raise ValueError(f"placement: must be 'farthest', 'closest' or 'random', got {placement!r}")
     outlier = rng.random((B, l))
     if counted:
-        outlier = np.argsort(np.argsort(outlier, axis=1), axis=1) < int(alpha * l + 0.5)
+        n = int(alpha * l + 0.5 + 1e-9)  # 0.29 * 50 is below 14.5 by a rounding
+        outlier = np.argsort(np.argsort(outlier, axis=1), axis=1) < n
     else:
         outlier = outlier < alpha
     if placement != "random":

@@ -10,14 +10,23 @@ An order is tested over a decade of x; what a Theta leaves open is a factor, her
 import numpy as np
 from scipy.stats import t as student
 
-from refimpl.checks import arrays, number
+from refimpl.checks import Diverged, arrays, count, number
 from refimpl.mamba.dynamics import clean_mass, growth_rate
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import flipped_error
 from refimpl.mamba.patterns import encode, forward, gradient
 from refimpl.mamba.prompts import draw_training, training_prompts
-from refimpl.mamba.tasks import cycle
-from refimpl.mamba.training import descend, error, sgd, start
+from refimpl.mamba.training import checked_law, descend, error, sgd, start
+
+MOST = 20_000  # steps
+WITHIN = np.log10(2)  # over a decade a factor of two to the printed order: the constant of a Theta is not more known
+ORDERS = {  # by letter: what it changes in a Setting, the step of (Mamba, linear) at x, the printed exponents of both
+    "eta": (lambda x: {}, lambda x: (x, 0.03 * x), (-1, -1)),
+    "1 - p_a": (lambda x: dict(p_a=1 - x), lambda x: (0.05, 0.002), (-1, -1)),
+    "M_1": (lambda x: dict(M1=int(x), d=60), lambda x: (0.1, 0.003), (1, 1)),
+    "beta at fixed delta beta": (lambda x: dict(beta=x, delta=0.06 / x), lambda x: (0.03, 1e-3), (-2, -2)),
+    "l_tr": (lambda x: dict(l=int(x)), lambda x: (0.05, 0.001), (0, -1)),
+}
 
 
 def iterations_law(L, problem, delta, gated=True, margin=0.5):
@@ -29,6 +38,7 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     makes the exponents of 1 - p_a and l steeper than -1.
 
     L : (M1, M1).  Returns an int, 0 if the margin is there at the start.
+    Raises ValueError where it never is, as for L = 0.
 
     States: mamba Theorem 1 (iterations); mamba Theorem 3
     """
@@ -37,34 +47,33 @@ def iterations_law(L, problem, delta, gated=True, margin=0.5):
     S = clean_mass(p.p_a, p.l_tr, gated)
     rate = p.eta * growth_rate(p.beta, p.M1, S)
     reached = lambda t: S / 2 * drive(L, rate, t, p.beta, delta)[0] >= margin
-    low, high = -1, 1
-    while not reached(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if reached(middle) else (middle, high)
-    return high
+    return least(reached)
 
 
-def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=20_000, loss=None):
+def iterations_needed(setting, gated, eta, B, rng, margin=0.5, most=MOST, loss=None):
     r"""Theorems 1(iv), 3(iv). The first step of SGD whose batch has a mean of $z F \ge$ margin, or, if given, a hinge
     loss <= loss.
 
     Fresh prompts each step, so the batch is a test sample of B prompts.
-    Returns an int, or `most` where it is not reached.
+    Returns an int, or `most` where it is not reached.  Raises ValueError for numbers out of range, Diverged with the
+    step and the last weights of a finite F.
 
     States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Remark 1; mamba Remark 4
     """
     s, Psi = setting, start(setting, rng, gated)
-    tasks = cycle(s.M1) if s.tasks is None else s.tasks
-    outliers = s.kappa_a * s.outlier_norm * np.eye(s.V)
-    for t in range(most):
-        prompts = draw_training(rng, B, s.l, tasks, s.M2, s.V, s.p_a, s.K)
-        step, F = gradient(encode(prompts, s.M1, s.M2, s.beta, outliers), prompts.z, Psi)
-        zF = prompts.z * F
-        if np.mean(zF) >= margin if loss is None else np.mean(np.maximum(0, 1 - zF)) <= loss:
-            return t
-        Psi = descend(Psi, step, eta)
+    eta, B, most, last = number("eta", eta, above=0), count("B", B), count("most", most), Psi
+    goal = number("margin", margin) if loss is None else number("loss", loss, above=0)
+    law, outliers = checked_law(s), s.kappa_a * s.outlier_norm * np.eye(s.V)
+    with np.errstate(all="ignore"):  # what overflows is found at its step
+        for t in range(most):
+            prompts = draw_training(rng, B, *law)
+            step, F = gradient(encode(prompts, s.M1, s.M2, s.beta, outliers), prompts.z, Psi)
+            zF = prompts.z * F
+            if not np.all(np.isfinite(F)):
+                raise Diverged(f"SGD diverged at step {t} with eta = {eta:g}", t, last)
+            if np.mean(zF) >= goal if loss is None else np.mean(np.maximum(0, 1 - zF)) <= goal:
+                return t
+            last, Psi = Psi, descend(Psi, step, eta)
     return most
 
 
@@ -104,10 +113,22 @@ def examples_needed(alpha, epsilon):
     States: mamba Theorem 4 (prompt length)
     """
     alpha, epsilon = number("alpha", alpha, 0, 0.5 - 1e-6), number("epsilon", epsilon, above=0)
+    return 2 * least(lambda n: flipped_error(2 * n + 1, alpha) <= epsilon) + 1
+
+
+def least(reached):
+    """Ours. The least integer n >= 0 with reached(n), which stays true from there on, by bisection.
+
+    Raises ValueError where it is not reached by 2^60.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 4 (prompt length)
+    """
     low, high = -1, 1
-    while flipped_error(2 * high + 1, alpha) > epsilon:
+    while not reached(high):
         low, high = high, 2 * high
+        if high > 2**60:
+            raise ValueError("never reached: L or the rate is 0, or as good as 0")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if flipped_error(2 * middle + 1, alpha) <= epsilon else (middle, high)
-    return 2 * high + 1
+        low, high = (low, middle) if reached(middle) else (middle, high)
+    return high

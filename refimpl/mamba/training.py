@@ -14,7 +14,7 @@ from refimpl.checks import Diverged, count, finite, labels, number
 from refimpl.mamba.model import Weights, loss_gradient
 from refimpl.mamba.patterns import encode, gradient
 from refimpl.mamba.prompts import Prompts, draw_training, training_prompts
-from refimpl.mamba.tasks import condition_1, cycle
+from refimpl.mamba.tasks import cycle, pairs
 
 
 class Setting(NamedTuple):
@@ -80,18 +80,22 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), batches=None, grad
     record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
     batches : an iterator of other Prompts than Definition 1's.  gradient : that of another layer or loss.
     Returns Psi after the last step, and the list of what was recorded.
-    Raises ValueError for settings out of range, Diverged (a FloatingPointError) with the step and the last
-    finite weights where they stop being finite.
+    Raises ValueError for settings out of range or too few batches, Diverged (a FloatingPointError) with the step and
+    the last finite weights where they stop being finite.
 
     States: mamba Section 8.3 (algorithm)
     """
     eta, B, steps = number("eta", eta, above=0), count("B", B), count("steps", steps, 0)
+    checked_law(setting)
     outliers = np.full(setting.V, setting.kappa_a * setting.outlier_norm)
     at, seen = set(at), []
     if record and 0 in at:
         seen.append(record(0, Psi))
     with np.errstate(all="ignore"):  # what overflows is found at its step
-        for t, prompts in zip(range(1, steps + 1), batches or fresh_prompts(setting, B, rng)):
+        batches = iter(fresh_prompts(setting, B, rng) if batches is None else batches)
+        for t in range(1, steps + 1):
+            if (prompts := next(batches, None)) is None:
+                raise ValueError(f"batches: ended after {t - 1} of {steps} steps")
             try:
                 step, F = gradient(encode(prompts, setting.M1, setting.M2, setting.beta, outliers), prompts.z, Psi)
             except ValueError as error:  # from a checked function, on what overflowed on its way there
@@ -115,14 +119,26 @@ def fresh_prompts(setting, B, rng):
 
     States: mamba Section 8.3 (algorithm); mamba Definition 1
     """
-    tasks = cycle(setting.M1) if setting.tasks is None else setting.tasks
-    condition_1(tasks, setting.M1)  # for its check of the tasks: a set that fails the condition is trained too
-    law = (setting.l, np.asarray(tasks, dtype=int), setting.M2, setting.V, setting.p_a, setting.K)
-    training_prompts(np.random.default_rng(0), 1, *law)  # refuses what else is out of range
+    law = checked_law(setting)
     while True:
         four = draw_training(rng, 4 * B, *law)
         for first in range(0, 4 * B, B):
             yield Prompts(*(x[first : first + B] for x in four))
+
+
+def checked_law(setting):
+    """Definition 1. What draw_training takes of a Setting, (l, tasks, M2, V, p_a, K), tasks the cycle's unless given.
+
+    Raises ValueError for settings out of range.
+
+    States: mamba Definition 1
+    """
+    for name in ("beta", "kappa_a", "outlier_norm"):
+        number(name, getattr(setting, name), above=0)
+    tasks = pairs(cycle(setting.M1) if setting.tasks is None else setting.tasks, count("M1", setting.M1, 2))
+    law = (setting.l, tasks, setting.M2, setting.V, setting.p_a, setting.K)
+    training_prompts(np.random.default_rng(0), 1, *law)  # refuses what else is out of range
+    return law
 
 
 def descend(Psi, step, eta):

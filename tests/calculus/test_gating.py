@@ -57,6 +57,8 @@ def test_extreme_gates_are_finite_and_sum_to_what_does_not_pass(a):
     assert np.all(G >= 0)
     np.testing.assert_allclose(G.sum(axis=-1) + passes, 1, rtol=1e-12)
     np.testing.assert_allclose(np.cumsum(G, axis=-1), prefix, rtol=1e-10, atol=1e-300)
+    examples = G[..., :-1].sum(axis=-1)  # the display after Eq. 30
+    np.testing.assert_allclose(examples + sigmoid(a[..., -1]) + passes, 1, rtol=1e-12)
 
 
 def test_products_that_underflow_are_not_divided_by():  # case B1

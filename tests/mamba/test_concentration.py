@@ -142,6 +142,22 @@ def test_the_condition_holds_and_fails_by_hand():
 
 
 @pytest.mark.states("mamba Definition 3")
+def test_the_condition_takes_the_upper_number():
+    law = [0, 3], [0.99, 0.01]
+    low, high = sub_gaussian_norm(*law)
+    (slack,) = definition_3(*law, high).values()
+    assert low < high and slack == pytest.approx(1, abs=1e-14)  # at K between the two it is not known to hold
+
+
+@pytest.mark.states("mamba Lemma 1", "mamba Lemma 2")
+def test_what_leaves_the_floats_is_zero_or_infinite():
+    with np.errstate(all="raise", under="ignore"):
+        for gamma in (1e160, 1e308):
+            assert upper_tail(1000, 1.0, gamma) == lower_tail(1000, 1.0, gamma) == (0.0, 0.0)
+        assert exponential_moment(1e200, [-1, 1], [0.5, 0.5]) == (np.inf, np.inf)
+
+
+@pytest.mark.states("mamba Definition 3")
 @given(seed=seeds)
 def test_the_moments_stay_below_the_norm(seed):
     x, weights = law(seed)

@@ -137,6 +137,7 @@ def test_a_partner_falls_by_its_share_of_the_diagonal(name, share):
     assert step[0, 1] == pytest.approx(-share * step[0, 0], rel=1e-12)
     assert step[0, : w.M1].sum() == pytest.approx(0, abs=1e-15)
     assert (step[0, 1] <= -step[0, 0] * (1 - 1e-12)) == (name == "disjoint")
+    assert laplacian(cycle(3), 3)[0, 1] == pytest.approx(-0.5) and laplacian(cycle(2), 2)[0, 1] == pytest.approx(-1)
 
 
 @pytest.mark.erratum("mamba-partner-zero")
@@ -154,6 +155,8 @@ def test_pairs_that_form_no_task_move_from_the_second_step_on():
     assert abs(entry[1]) < 1e-16
     assert entry[2] == pytest.approx(w.delta * w.beta**2 * rate**2 / 4, rel=1e-9)
     assert entry[6] > 10 * entry[2]
+    shares = [mu_block(laplacian(cycle(M1), M1), 0.1, 2)[0, 2] for M1 in (4, 5, 6, 7)]
+    assert shares == pytest.approx(0.1**2 * np.array([0.5, 0.25, 0.25, 0.25]))  # two ways round a cycle of four
     assert max(abs(world("disjoint").entries(Psi.W_C)[0, 2]) for Psi in run("disjoint", True)) < 1e-15
 
 
@@ -256,6 +259,11 @@ def gradients(n, p_a=0.6, M1=6, seed=0):
     G = 0.5 ** np.arange(21, 1, -1)
     context = np.einsum("ni,nid->nd", G * p.y[:, :-1], P[:, :-1, :-1]) * p.z[:, None]
     return -0.2 * context[:, :, None] * P[:, -1, None, :-1]
+
+
+@pytest.mark.states("mamba Eq. 15")
+def test_the_noise_ratio_by_hand():
+    assert noise_ratio([[1.0, 0.0], [3.0, 0.0]]) == pytest.approx(0.5)  # variance 2 over the squared mean 4
 
 
 @pytest.mark.states("mamba Eq. 15")

@@ -16,8 +16,9 @@ from refimpl.mamba.experiments import (
     through_training,
     trained,
 )
+from refimpl.mamba.mechanism import attention_mass
 from refimpl.mamba.patterns import encode, forward
-from refimpl.mamba.prompts import UNSEEN, test_prompts
+from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
 from refimpl.mamba.tasks import all_tasks, cycle
 from refimpl.mamba.training import Setting, error
 from refimpl.sweep import sweep
@@ -67,6 +68,30 @@ def test_attention_gathers_through_training():
     # At the start W_B^T W_C = delta^2 I: about l / 2 same patterns at delta^2 beta^2 each, the others at 0.
     assert abs(start[0] - 10 * 0.04 * 9) < 0.2 and abs(start[1]) < 0.1
     assert 1 < start[0] < middle[0] < end[0] and end[1] < middle[1] <= 0
+
+
+@pytest.mark.states("mamba Corollary 1")
+@pytest.mark.parametrize("p_a", [0.0, 0.3])
+def test_attention_through_training_is_that_on_prompts_drawn_by_hand(p_a):
+    got = through_training(0, p_a, 0.3, 20, (20,), 50)
+    train, test = (np.random.default_rng(s) for s in np.random.SeedSequence(0).spawn(2))
+    drawn = training_prompts(test, 50, 20, cycle(6), 10, 3, p_a)
+    s = forward(encode(drawn, 6, 10, 3.0, 6.0 * np.eye(3)), trained(Setting(p_a=p_a), True, train, 20, 0.3)[0])[2]
+    np.testing.assert_allclose(got[0], [np.mean(x) for x in attention_mass(s, drawn.j)], rtol=1e-12)
+
+
+@pytest.mark.states("mamba Corollary 2")
+def test_the_pre_activation_of_an_outlier_is_linear_in_its_magnitude():
+    a = [gate_values(0, 0.4, 0.3, magnitude, 0.3, 5, 20)[3] for magnitude in (2.0, 4.0, 6.0)]
+    outlier = gate_values(0, 0.4, 0.3, 2.0, 0.3, 5, 20)[4] >= 0
+    np.testing.assert_allclose(a[2] - a[1], a[1] - a[0], atol=1e-12)
+    assert np.all(np.abs(a[1] - a[0])[outlier] > 1e-3) and np.array_equal(a[1][~outlier], a[0][~outlier])
+
+
+@pytest.mark.states("mamba Section 2 (generalisation error)")
+def test_the_attention_by_distance_before_training():
+    # W_B = W_C = delta I: delta^2 beta^2 of a pattern with itself, 0 with others.
+    np.testing.assert_allclose(by_distance(0, 6, (0.0,), 5, (0, 0))[1], [[0.36, 0.36], [0, 0], [0, 0], [0, 0]])
 
 
 @pytest.mark.states("mamba Corollary 2")

@@ -13,6 +13,7 @@ TINY = {
     "mamba_fig2": {"seeds": 2, "prompts": 30, "steps_mamba": 20, "steps_linear": 20, "alphas": [0.0, 0.6, 0.8]},
     "mamba_attention": {"seeds": 2, "prompts": 20, "steps": 30, "points": 4},
     "mamba_gate": {"seeds": 1, "prompts": 50, "steps": 30},
+    "mamba_bounds": {"seeds": 1, "prompts": 50, "steps": [20, 10]},
     "mamba_tasks": {"seeds": 2, "prompts": 20, "steps_mamba": 20, "steps_linear": 20, "M1": [4, 5]},
     "mamba_speed": {
         "B": 4,
@@ -39,6 +40,13 @@ def test_figure_is_drawn(name, tmp_path):  # cases I1, I3: no display, no warnin
     saved = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
     assert saved["claims"] and all(c["holds"] in (True, False, None) for c in saved["claims"])
     assert (tmp_path / f"{name}.json").read_text(encoding="utf-8").isascii()
+
+
+def test_a_training_that_does_not_arrive_is_no_number(monkeypatch):
+    script = importlib.import_module("plots.mamba_scaling")
+    monkeypatch.setattr(script, "sweep", lambda function, cells, *rest: [10] * (len(cells) - 1) + [script.MOST])
+    with pytest.raises(ValueError, match="l_tr.*not reached in 20000 steps"):
+        script.draw({**script.SETTINGS, **script.QUICK}, 0, 1, print)
 
 
 def test_same_seed_same_claims_whatever_the_jobs():  # cases E1, F1

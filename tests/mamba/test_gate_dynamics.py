@@ -27,6 +27,7 @@ from refimpl.mamba.gate_dynamics import (
     mean_tail,
     nearest_clean_gate,
 )
+from refimpl.mamba.mechanism import local_bias, outlier_gate
 from refimpl.mamba.model import Weights
 from refimpl.mamba.patterns import encode, gradient
 from refimpl.mamba.prompts import draw_training
@@ -139,7 +140,8 @@ def test_the_rates_hold_the_factor_that_each_needs():
 
 @pytest.mark.erratum("mamba-outlier-token-rate")
 def test_an_outlier_token_falls_by_kappa_a_squared_over_v():
-    # Eqs. 13 and 28 print kappa_a (1 - p_a) without 1/V; kappa_a v^T w of Lemma 4's own rate is kappa_a^2 / V.
+    # Eq. 13 and the display before Eq. 28 print kappa_a (1 - p_a) without 1/V;
+    # kappa_a v^T w of Lemma 4's own rate is kappa_a^2 / V.
     def rate(kappa_a, V):
         w = World(disjoint_pairs(2), kappa_a=kappa_a, V=V)
         step = -w.gradient(w.start(True)).w
@@ -147,6 +149,14 @@ def test_an_outlier_token_falls_by_kappa_a_squared_over_v():
 
     assert rate(2.0, 1) == pytest.approx(4 * rate(1.0, 1), rel=1e-9)  # printed: 2 times
     assert rate(1.0, 3) == pytest.approx(rate(1.0, 1) / 3, rel=1e-9)  # printed: the same
+
+
+@pytest.mark.erratum("mamba-28-without-v")
+def test_each_outlier_direction_has_its_share_of_the_steps():
+    # Eq. 28 starts from v*^T w^(t_0) = -eta beta^2 t_0 kappa_a (1 - p_a), the same for every V; it is 1/V of that.
+    steps = [-World(disjoint_pairs(2), V=V).gradient(World(disjoint_pairs(2), V=V).start(True)).w for V in (1, 2, 3)]
+    along = np.array([step[-2] for step in steps])
+    assert along[0] < 0 and along == pytest.approx(along[0] / np.array([1, 2, 3]), rel=1e-9)
 
 
 @pytest.mark.states("mamba Lemma 4", "mamba Eq. 27", "mamba Eq. 32")
@@ -162,6 +172,50 @@ def test_sgd_follows_the_first_phase(tasks):
     expected = first_phase(laplacian(tasks, 6), rate, 250, eta, 3.0, 0.02, 2.0, 3.0, 0.6, 3, 20)
     assert (clean, outlier) == pytest.approx(expected, rel=0.05)
     assert outlier < clean < 0 and outlier > -0.3  # the phase in which all gates are near their start
+
+
+@pytest.mark.states("mamba Lemma 4", "mamba Eq. 27", "mamba Eq. 32")
+def test_the_first_phase_begins_with_one_step():
+    L, numbers = laplacian(cycle(6), 6), (0.7, 3.0, 0.02, 2.0, 3.0, 0.6, 3, 20)
+    assert first_phase(L, 0.1, 0, *numbers) == (0, 0)
+    along_v, along_mu = gate_step(3.0, 2.0, 3.0, 0.6, 6, 3, 20, 0.02**2 * 9)
+    assert first_phase(L, 0.1, 1, *numbers) == pytest.approx((0.7 * along_mu, 0.7 * (along_mu + 2 * along_v)))
+
+
+@pytest.mark.states("mamba Eqs. 23-24", "mamba Eqs. 25-26")
+def test_the_tail_of_a_mean_by_hand():
+    assert mean_tail(100, 0.5, 2.0, 0.4) == pytest.approx(2 * np.exp(-2))  # 2 e^{-2 * 100 * (0.4 * 0.5 / 2)^2}
+
+
+@pytest.mark.states("mamba Lemma 5")
+@pytest.mark.parametrize("x", [1e-3, 1.0, 250.0, 298.5, 299.5, 400.0, 1e4])
+def test_the_logarithm_solves_its_equation(x):
+    u = logarithmic(1.0, x)
+    assert u + np.exp(u) == pytest.approx(1 + x, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda: logarithmic(-1, 5), "c, t"),
+        (lambda: logarithmic(1, [2.0, -5.0]), "c, t"),
+        (lambda: gate_step(3.0, 2.0, 3.0, 0.6, 0, 3, 20, 1.0), "M1"),
+        (lambda: gate_step(3.0, 2.0, 3.0, 0.6, 6, 0, 20, 1.0), "V"),
+        (lambda: gate_step(3.0, 2.0, np.nan, 0.6, 6, 3, 20, 1.0), "outlier_norm"),
+    ],
+)
+def test_numbers_out_of_range_are_named(call, name):
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        call()
+
+
+def test_outliers_may_be_the_same_for_every_prompt():
+    a, s = np.random.default_rng(0).uniform(-3, 0, (4, 6)), np.array([-1, 0, -1, 1, 0, -1])
+    for function in (nearest_clean_gate, outlier_gate, local_bias, clean_product):
+        S, A = np.tile(s, (4, 1)), np.tile(a[0], (4, 1))
+        for few, full in (((a, s), (a, S)), ((a[0], S), (A, S))):
+            for got, expected in zip(function(*few), function(*full)):
+                np.testing.assert_allclose(got, expected, rtol=1e-14)
 
 
 @pytest.mark.states("mamba Lemma 5")

@@ -68,6 +68,20 @@ def test_local_bias_is_attained_and_needs_clean_examples_at_most_half_open():
     assert left[1] < right[1]
 
 
+@pytest.mark.erratum("mamba-rank-bound")
+def test_the_printed_step_for_the_jth_gate_says_nothing():
+    # The second closest example has a gate of 1e-22, not of order 1/2 of the closest: the line with G_{h(j)} on both
+    # sides holds all the same, with G_{h(1)} it needs c, the least sigma of a clean example over the closest one's.
+    a, s = np.array([-50.0, 0.0, 0.0]), np.full(3, -1)
+    (first, second), _ = local_bias(a, s)
+    assert second >= second / 2 and second < 1e-20 < first / 2
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        a = rng.uniform(-3, 0, 5)
+        ranked, c = local_bias(a, np.full(5, -1))[0], sigmoid(a[:-1]).min() / sigmoid(a[-2])
+        assert np.all(ranked >= c * ranked[0] * 0.5 ** np.arange(4) * (1 - 1e-12))
+
+
 @given(seed=seeds)
 def test_rank_one_is_the_closest_clean_example(seed):
     rng = np.random.default_rng(seed)

@@ -168,6 +168,16 @@ def test_starting_from_u_would_add_a_term_to_eq_3(drawn):
         np.testing.assert_allclose(from_u - from_zero, added, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.states("mamba Eq. 1", "mamba Section 11.1 (derivation of Eq. 3)")
+@pytest.mark.parametrize("z", [-30.0, -40.0, -700.0, -800.0, 800.0])
+def test_far_pre_activations_keep_their_digits(z):
+    # Delta is e^z, down to 0: (e^-Delta - 1) / (-Delta) goes to 1.
+    P, W_B, W = np.array([[1.0, 1.0], [1.0, 0.0]]), np.ones((1, 2)), np.array([[0.0, z], [0.0, 0.0]])
+    expected = unrolled(P, W_B, W_B, W)
+    np.testing.assert_allclose(recurrence(P, W_B, W_B, W), expected, rtol=1e-14)
+    assert expected[1, 1] > 0 or abs(z) == 800
+
+
 @pytest.mark.erratum("mamba-elementwise-exponential")
 def test_an_entrywise_exponential_would_mix_the_state():
     rng = np.random.default_rng(0)
@@ -198,6 +208,36 @@ def test_the_printed_unrolling_counts_the_last_term_twice_and_loses_s():
         h = h * A + np.outer(p, W_B @ p)
     assert np.max(np.abs(h @ W_C @ P[-1] - right[-1])) > 1e-3
     assert np.isclose(unrolled(P, W_B, W_C, W), right, rtol=1e-10).all()
+
+
+@pytest.mark.erratum("mamba-unrolled-shift", "mamba-gate-indices")
+def test_the_printed_indices_give_other_gates():
+    rng = np.random.default_rng(0)
+    P, W_B, W_C, W = (rng.standard_normal(shape) for shape in ((2, 3), (2, 3), (2, 3), (3, 3)))
+    right, s = recurrence(P, W_B, W_C, W)[-1], sigmoid(P @ W)
+    for shift, holds in ((0, True), (1, False)):  # two tokens: (p_1 o s_1) B_1 o A~_2 + (p_2 o s_2) B_2; printed s_2
+        h = np.outer(P[0] * s[shift] * (1 - s[1]), W_B @ P[0]) + np.outer(P[1] * s[1], W_B @ P[1])
+        assert np.allclose(h @ W_C @ P[1], right, rtol=1e-12) == holds
+    # The last display defines G_{i,l+1} by cases of j and i: at j = i, the only reading for each i, nothing is passed.
+    P = rng.standard_normal((4, 3))
+    assert np.all(sigmoid(P @ W[:, 2])[:-1] > gates(P, W[:, 2])[:-1])
+
+
+@pytest.mark.erratum("mamba-gradient-range")
+def test_a_prompt_far_on_the_wrong_side_pulls_as_well():
+    # Every z F <= -2, outside of the printed range: the display is still the gradient, and not 0.
+    rng = np.random.default_rng(0)
+    P, Psi = rng.standard_normal((3, 5, 4)), Weights(*rng.standard_normal((2, 2, 4)), rng.standard_normal(4))
+    Psi = Psi._replace(W_C=2 * Psi.W_C / np.min(np.abs(output(P, Psi))))
+    z = -np.sign(output(P, Psi))
+    assert np.all(z * output(P, Psi) <= -2 + 1e-12)
+    got = loss_gradient(P, z, Psi)
+    for name in Psi._fields:
+        moved = lambda x, name=name: loss(P, z, Psi._replace(**{name: x}))
+        assert gradient_error(moved, getattr(got, name), getattr(Psi, name)) < 1e-6
+    by_display = np.mean([-t * slow_output_gradient_w(p, Psi) for p, t in zip(P, z)], axis=0)
+    np.testing.assert_allclose(got.w, by_display, rtol=1e-9)
+    assert np.linalg.norm(got.w) > 0.01
 
 
 @pytest.mark.erratum("mamba-query-factor")

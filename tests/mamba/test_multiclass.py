@@ -103,6 +103,14 @@ def test_a_trained_run_of_eight_classes():
     assert 0.8 < linear[1, 0] < 0.95 and abs(linear[1, 0] - linear[1, 1]) < 4 * np.sqrt(0.25 / 1000)
 
 
+@pytest.mark.states("mamba Section 13 (Eq. 36)")
+def test_the_tasks_tested_are_those_of_training():
+    # One task in both orders: each head errs by 0 on it, which it would not on the cycle's others.
+    setting = Setting(tasks=[(0, 1), (1, 0)])
+    assert run(setting, 2, np.random.default_rng(0), 200, 1.0, (0.2,), 300)[0, 0] < 0.01
+    assert class_of(labels_of(np.array([2**62 - 1, 5]), 62)).tolist() == [2**62 - 1, 5]
+
+
 @pytest.mark.erratum("mamba-classes-slice")
 def test_the_printed_slice_is_not_a_block():
     d, H = 3, 2  # with d_0 = d + 1 = 4, as in Section 2
@@ -137,6 +145,8 @@ def test_the_condition_is_on_h():
         (lambda: labels_of(np.array([4]), 2), "k"),
         (lambda: labels_of(np.array([0.5]), 2), "k"),
         (lambda: class_of([0, 1]), "z"),
+        (lambda: class_of(np.ones(63)), "H"),
+        (lambda: labels_of(np.array([1]), 63), "H"),
         (lambda: block_prompt(np.ones((2, 3)), np.ones((2, 2))), "x"),
         (lambda: blocks(np.ones((2, 5)), 2), "P"),
     ],

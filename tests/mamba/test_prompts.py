@@ -126,6 +126,13 @@ def test_counts_and_placements(seed, l, alpha, counted):
 
 
 @pytest.mark.states("mamba Eq. 5")
+def test_counts_are_rounded_half_up():
+    # 0.29 * 50 is 14.499999999999998 as a float, 14.5 by its digits.
+    for alpha, l, n in ((0.29, 50, 15), (0.5, 5, 3), (0.1, 5, 1), (0.499, 1, 0), (0.58, 25, 15)):
+        assert np.all(np.sum(test_prompts(rng(), 3, l, cycle(3), 2, 2, alpha, counted=True).s >= 0, axis=1) == n)
+
+
+@pytest.mark.states("mamba Eq. 5")
 def test_counted_outliers_stand_anywhere_when_random():
     # l binomial tests at 1e-4, seed 0.
     outlier = test_prompts(rng(), 3000, 5, cycle(3), 2, 2, 0.4, counted=True).s[:, :-1] >= 0
@@ -188,3 +195,11 @@ def test_same_seed_same_prompts_and_the_global_state_is_left_alone():  # case E1
     one, two = (training_prompts(rng(7), 4, 5, cycle(3), 2, 2, 0.5) for _ in range(2))
     assert all(np.array_equal(x, y) for x, y in zip(one, two))
     assert np.array_equal(before, np.random.get_state()[1])
+
+
+def test_patterns_too_few_are_named():
+    p = training_prompts(rng(), 4, 6, cycle(4), 3, 2, 0.5)
+    for M1, M2, V, name in ((2, 3, 2, "patterns"), (4, 1, 2, "patterns"), (4, 3, 1, "outliers")):
+        few = orthogonal_patterns(M1, M2, V, 12)
+        with pytest.raises(ValueError, match=f"^{name}: "):
+            tokens(p, few, few.v)

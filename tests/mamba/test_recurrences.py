@@ -11,32 +11,34 @@ from refimpl.calculus.differences import central_difference, gradient_error
 from refimpl.calculus.losses import sigmoid
 from refimpl.mamba import architectures, recurrences
 from refimpl.mamba.architectures import LAYERS, errors, forward, gradient, trained
+from refimpl.mamba.decays import (
+    gated_linear_attention_decay,
+    gated_linear_attention_gradient,
+    gated_retention_decay,
+    gated_retention_gradient,
+    mamba2_decay,
+    mamba2_gradient,
+    own_gate,
+    own_gate_gradient,
+    retnet_decay,
+    retnet_gradient,
+)
 from refimpl.mamba.model import Weights, loss_gradient
 from refimpl.mamba.patterns import encode
 from refimpl.mamba.prompts import training_prompts
 from refimpl.mamba.recurrences import (
     chunked,
     final_gates,
-    gated_linear_attention_decay,
-    gated_linear_attention_gradient,
-    gated_retention_decay,
-    gated_retention_gradient,
     gated_sum,
     log_decay_gradient,
-    mamba2_decay,
-    mamba2_gradient,
     matrix_gradients,
     output,
-    own_gate,
-    own_gate_gradient,
     recurrence,
-    retnet_decay,
-    retnet_gradient,
     segment_products,
     summands,
 )
 from refimpl.mamba.tasks import cycle
-from refimpl.mamba.training import Setting, start
+from refimpl.mamba.training import Setting, fresh_prompts, start
 from tests.mamba.draws import models
 from tests.strategies import floats, seeds
 
@@ -439,8 +441,30 @@ def test_bad_arguments_are_named(call, name):
         call(*sequence()[:3])
 
 
+@pytest.mark.states("mamba Section 12 (Mamba-2)")
+@pytest.mark.parametrize("eta", [None, 0.03])
+def test_a_layers_first_step_has_its_eta(eta):
+    start, after = (trained("Mamba-2", Setting(), np.random.default_rng(0), steps, eta, B=8) for steps in (0, 1))
+    batches = np.random.default_rng(np.random.default_rng(0).bit_generator.seed_seq.spawn(2)[1])
+    p = next(fresh_prompts(Setting(), 8, batches))
+    step, _ = gradient(LAYERS["Mamba-2"], encode(p, 6, 10, 3.0, 6.0 * np.eye(3)), p.z, start)
+    for x, y, g in zip(start, after, step):
+        np.testing.assert_allclose(y, x - (eta or 0.3) * g, rtol=1e-12)
+
+
+def test_what_cannot_be_measured_is_refused():
+    with pytest.raises(ValueError, match="^prompts: "):
+        errors("RetNet", 0, ("flipped",), (0.2,), 0, 0)
+    with pytest.raises(ValueError, match="^prompts, alphas: "):
+        errors("RetNet", 0, ("flipped",), (0.0,), 1, 1)
+    with pytest.raises(ValueError, match="^gated_sum: .*GiB"):
+        gated_sum(np.ones(500), np.ones((500, 30)), *np.ones((2, 500, 30)))
+
+
 def test_a_layer_starts_as_section_2_says():
     Psi = trained("gated linear attention", Setting(d=9, M1=3, M2=2, V=2, l=4), np.random.default_rng(0), 0)
     assert Psi.W_B.shape == (7, 8) and Psi.w.shape == (7, 8) and 0.2 < Psi.w.std() < 0.45  # 1/sqrt(d + 1) = .316
     assert trained("Mamba-2", Setting(), np.random.default_rng(0), 0).w[-1] == 0
+    wide, narrow = (trained("Mamba", Setting(d=d), np.random.default_rng(0), 0).w for d in (199, 19))
+    np.testing.assert_allclose(wide, narrow / np.sqrt(10))  # N(0, 1 / (d + 1)), the same draw
     assert architectures.GAMMA == 0.9 and recurrences.__doc__

@@ -88,6 +88,23 @@ def test_the_average_over_labels_is_the_clean_loss_and_a_penalty(seed):
 
 
 @pytest.mark.states("mamba Section 14 (regression)")
+@pytest.mark.parametrize("K", [0.05, 0.4])
+def test_kappa_fills_its_range(K):
+    kappa = np.abs(regression_prompts(np.random.default_rng(0), 50, 12, 4, 3, 2, 0.4, K).kappa)
+    assert 0.98 * K < kappa.max() <= K
+
+
+@pytest.mark.states("mamba Section 14 (regression)")
+def test_a_runs_error_is_the_mean_square_on_prompts_drawn_by_hand():
+    Psi, errors = run(Setting(), np.random.default_rng(0), 2, 0.1, (0.0, 0.9), 50)
+    test = np.random.default_rng(np.random.default_rng(0).bit_generator.seed_seq.spawn(3)[2])
+    for alpha, got in zip((0.0, 0.9), errors):
+        p = regression_prompts(test, 50, 20, 6, 10, 3, alpha, 0.5)
+        F = output(encode(p, 6, 10, 3.0, 6.0 * np.eye(3)), Psi)
+        assert got == pytest.approx(np.mean((F - p.z) ** 2), rel=1e-12)
+
+
+@pytest.mark.states("mamba Section 14 (regression)")
 def test_a_trained_run():
     # Saying 0 costs 1. Mamba's error stays below half of that where 60 percent of the labels are random.
     Psi, mamba = run(Setting(), np.random.default_rng(0), 500, 0.1, (0.0, 0.6), 2000)

@@ -116,11 +116,28 @@ def test_error_counts_wrong_signs_and_refuses_nan():
 
 @pytest.mark.parametrize(
     "change, name",
-    [({"p_a": 1.0}, "p_a"), ({"K": 0.6}, "K"), ({"tasks": [(0, 5)]}, "tasks"), ({"l": 0}, "l"), ({"V": 0}, "V")],
+    [
+        ({"p_a": 1.0}, "p_a"),
+        ({"K": 0.6}, "K"),
+        ({"tasks": [(0, 5)]}, "tasks"),
+        ({"l": 0}, "l"),
+        ({"V": 0}, "V"),
+        ({"beta": -3.0}, "beta"),
+        ({"beta": np.nan}, "beta"),
+        ({"kappa_a": np.inf}, "kappa_a"),
+    ],
 )
 def test_settings_out_of_range_are_named(change, name):
     with pytest.raises(ValueError, match=f"^{name}: "):
         sgd(SMALL._replace(**change), Weights(None, None, None), 1.0, 2, 1, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_batches_that_end_early_are_too_few(n):
+    rng = np.random.default_rng(0)
+    batches = islice(fresh_prompts(SMALL, 4, rng), n)
+    with pytest.raises(ValueError, match=f"^batches: ended after {n} of 3 steps"):
+        sgd(SMALL, start(SMALL, rng), 0.1, 4, 3, rng, batches=batches)
 
 
 def test_delta_is_the_papers():
