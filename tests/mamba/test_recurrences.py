@@ -42,7 +42,7 @@ from refimpl.mamba.training import Setting, fresh_prompts, start
 from tests.mamba.draws import models
 from tests.strategies import floats, seeds
 
-close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-12)
+assert_close = partial(np.testing.assert_allclose, rtol=1e-11, atol=1e-12)
 
 
 @st.composite
@@ -68,21 +68,21 @@ def test_recurrence_gated_sum_and_chunks_agree(drawn, chunk, carry):
     h_0 = np.ones((v.shape[1], k.shape[1])) if carry else None
     o, h = recurrence(decay, v, k, q, h_0)
     for other in (gated_sum(decay, v, k, q, h_0), chunked(decay, v, k, q, chunk, h_0)):
-        close(other[0], o)
-        close(other[1], h)
+        assert_close(other[0], o)
+        assert_close(other[1], h)
     # and entry by entry, from the definition of G
     full = spread(decay, (v.shape[1], k.shape[1]))
     t = len(v) - 1
     by_hand = sum(np.prod(full[i + 1 : t + 1], axis=0) * np.outer(v[i], k[i]) for i in range(t + 1))
-    close(by_hand + (np.prod(full, axis=0) if carry else 0), h)
-    close(o[t], h @ q[t])
+    assert_close(by_hand + (np.prod(full, axis=0) if carry else 0), h)
+    assert_close(o[t], h @ q[t])
 
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (gated linear attention)")
 @given(drawn=sequences())
 def test_final_gates_are_the_last_row_of_the_segment_products(drawn):
     decay = spread(drawn[0], (1, 1))[:, 0] if drawn[0].ndim == 1 else drawn[0][:, 0]
-    close(final_gates(decay), segment_products(decay)[-1])
+    assert_close(final_gates(decay), segment_products(decay)[-1])
     assert np.all(final_gates(decay) <= 1)
 
 
@@ -93,24 +93,24 @@ def test_decay_zero_keeps_the_last_and_decay_one_keeps_all():
     last = np.einsum("ta,tm,tm->ta", v, k, q)
     all_of_them = np.array([sum(np.outer(v[i], k[i]) for i in range(t + 1)) @ q[t] for t in range(6)])
     for form in (recurrence, gated_sum, partial(chunked, chunk=4)):
-        close(form(np.zeros(6), v, k, q)[0], last)
-        close(form(np.ones(6), v, k, q)[0], all_of_them)
+        assert_close(form(np.zeros(6), v, k, q)[0], last)
+        assert_close(form(np.ones(6), v, k, q)[0], all_of_them)
     P = rng.standard_normal((1, 6, 3))
     assert final_gates(retnet_decay(P, 0.0))[0, :, 0].tolist() == [0, 0, 0, 0, 0, 1]
     assert final_gates(retnet_decay(P, 1.0))[0, :, 0].tolist() == [1] * 6
-    close(final_gates(retnet_decay(P, 0.5))[0, :, 0], 0.5 ** np.arange(5, -1, -1))
+    assert_close(final_gates(retnet_decay(P, 0.5))[0, :, 0], 0.5 ** np.arange(5, -1, -1))
     with np.errstate(all="raise", under="ignore"):  # saturated decays, exactly 0 and 1
         w = np.array([1e4, 0, 0])
         P[0, :, 0] = [1, -1, 1, -1, 1, -1]
-        close(mamba2_decay(P, w, 0.0)[0, :, 0], [0, 1, 0, 1, 0, 1])
-        close(gated_retention_decay(P, w)[0, :, 0], [1, 0, 1, 0, 1, 0])
+        assert_close(mamba2_decay(P, w, 0.0)[0, :, 0], [0, 1, 0, 1, 0, 1])
+        assert_close(gated_retention_decay(P, w)[0, :, 0], [1, 0, 1, 0, 1, 0])
         assert mamba2_decay(P, w, 1e4)[0, 0, 0] == 0
         assert np.all(np.isfinite(mamba2_gradient(P, w, 1e4, np.ones((1, 6, 1)))[0]))
 
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)")
 def test_a_large_decay_takes_no_digits_of_what_follows():  # case B3
-    close(segment_products(np.exp([-1e17, -0.5, -0.5, -0.5]))[3, 0], np.exp(-1.5), rtol=1e-15)
+    assert_close(segment_products(np.exp([-1e17, -0.5, -0.5, -0.5]))[3, 0], np.exp(-1.5), rtol=1e-15)
     assert round(np.exp(-1.5), 6) == 0.223130
     c = np.cumsum([-1e17, -0.5, -0.5, -0.5])
     assert np.exp(c[3] - c[0]) == 1.0  # what the difference of running sums gives
@@ -119,11 +119,11 @@ def test_a_large_decay_takes_no_digits_of_what_follows():  # case B3
     decay = np.exp(logs.astype(float))
     gates = final_gates(decay[:, None])[:, 0]
     assert np.all(gates <= 1) and np.all(np.diff(gates) >= 0)
-    close(gates[[0, 5000, -2]], [np.exp(logs[i + 1 :].astype(float).sum()) for i in (0, 5000, 19_999)])
+    assert_close(gates[[0, 5000, -2]], [np.exp(logs[i + 1 :].astype(float).sum()) for i in (0, 5000, 19_999)])
     v, (k, q) = rng.standard_normal((20_001, 1)), rng.standard_normal((2, 20_001, 1))
     o, h = recurrence(decay, v, k, q)
-    close(chunked(decay, v, k, q, 256)[0], o, rtol=1e-12, atol=1e-12 * np.abs(o).max())
-    close(h[0, 0], np.sum(gates * (v * k)[:, 0]))
+    assert_close(chunked(decay, v, k, q, 256)[0], o, rtol=1e-12, atol=1e-12 * np.abs(o).max())
+    assert_close(h[0, 0], np.sum(gates * (v * k)[:, 0]))
 
 
 @pytest.mark.states("mamba Section 12 (RetNet)")
@@ -135,11 +135,11 @@ def test_any_split_into_chunks(T, chunks):  # case B5
     o, h = recurrence(decay, v, k, q)
     for chunk in chunks:
         other, state = chunked(decay, v, k, q, chunk)
-        close(other, o, rtol=0, atol=1e-12 * np.abs(o).max())
-        close(state, h, rtol=0, atol=1e-12 * np.abs(h).max())
+        assert_close(other, o, rtol=0, atol=1e-12 * np.abs(o).max())
+        assert_close(state, h, rtol=0, atol=1e-12 * np.abs(h).max())
     t = T - 1
     by_power = sum(0.9 ** (t - i) * np.outer(v[i], k[i]) for i in range(max(0, t - 400), T)) @ q[t]
-    close(other[t], by_power, rtol=1e-10)
+    assert_close(other[t], by_power, rtol=1e-10)
 
 
 def slow_output(P, W_B, W_C, decay):
@@ -174,9 +174,9 @@ def test_outputs_are_those_of_the_recurrences(drawn, seed, tau):
         "GLA": (gated_linear_attention_decay(P, W, tau), (1 / (1 + np.exp(-(P @ W.T)))) ** (1 / tau)),
     }
     for decay, expected in by_definition.values():
-        close(decay, expected, rtol=1e-9)
+        assert_close(decay, expected, rtol=1e-9)
         F = output(P, W_B, W_C, final_gates(decay))
-        close(F, [slow_output(p, W_B, W_C, gamma) for p, gamma in zip(P, decay)], rtol=1e-9, atol=1e-9)
+        assert_close(F, [slow_output(p, W_B, W_C, gamma) for p, gamma in zip(P, decay)], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (RetNet)", "mamba Section 12 (gated retention)")
@@ -193,9 +193,9 @@ def test_gradients_of_scalar_gates(drawn, seed, tau, gamma):
     agrees(lambda w: F(gated_retention_decay(P, w, tau)), by_retention, w, x)
     # A second derivation, by the recurrence of the derivative itself: D_j = gamma'_j h_{j-1} + gamma_j D_{j-1}.
     decay, slope = mamba2_decay(P, w, a)[..., 0], -np.exp(a) * sigmoid(P @ w)[..., None] * P
-    close(forward_derivative(x[..., 0], decay, decay[..., None] * slope), by_w, rtol=1e-8, atol=1e-9)
+    assert_close(forward_derivative(x[..., 0], decay, decay[..., None] * slope), by_w, rtol=1e-8, atol=1e-9)
     decay, slope = gated_retention_decay(P, w, tau)[..., 0], sigmoid(-(P @ w))[..., None] * P / tau
-    close(forward_derivative(x[..., 0], decay, decay[..., None] * slope), by_retention, rtol=1e-8, atol=1e-9)
+    assert_close(forward_derivative(x[..., 0], decay, decay[..., None] * slope), by_retention, rtol=1e-8, atol=1e-9)
 
 
 def forward_derivative(x, decay, slope):
@@ -228,7 +228,7 @@ def test_gradients_of_channel_gates(drawn, seed, tau):
     agrees(F, by_W, W, x)
     decay, slope = gated_linear_attention_decay(P, W, tau), sigmoid(-(P @ W.T)) / tau
     rows = [forward_derivative(x[..., c], decay[..., c], (decay * slope)[..., c, None] * P) for c in range(len(W))]
-    close(by_W, rows, rtol=1e-8, atol=1e-9)
+    assert_close(by_W, rows, rtol=1e-8, atol=1e-9)
     # Eq. 35, of the form that is printed
     printed = lambda W: dF @ output(P, W_B, W_C, own_gate(P, W, tau))
     by_own = own_gate_gradient(P, W, tau, own_gate(P, W, tau) * x)
@@ -239,7 +239,7 @@ def test_gradients_of_channel_gates(drawn, seed, tau):
             s = sigmoid(W @ token)
             kq = (W_B @ token) * (W_C @ p[-1])
             displayed += dF[n] * token[-1] * np.outer(kq * s ** (1 / tau) * (1 - s) / tau, token)
-    close(by_own, displayed, rtol=1e-9, atol=1e-10)
+    assert_close(by_own, displayed, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (gated linear attention)")
@@ -259,7 +259,7 @@ def test_retnet_without_decay_is_the_linear_transformer(drawn):
     P, z, Psi = drawn
     dF = z * (z * output(P, *Psi[:2], final_gates(retnet_decay(P, 1.0))) < 1) / -len(z)
     for got, expected in zip(matrix_gradients(P, *Psi[:2], np.ones((*P.shape[:2], 1)), dF), loss_gradient(P, z, Psi)):
-        close(got, expected, rtol=1e-9, atol=1e-10)
+        assert_close(got, expected, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (gated linear attention)")
@@ -343,12 +343,12 @@ def test_the_printed_summands_mix_their_indices():
     o, G, t = recurrence(decay, v, k, q)[0], segment_products(decay), 4
     right = sum(G[t, i] * v[i] * (k[i] @ q[t]) for i in range(t + 1))
     printed = sum(G[t, i] * v[t] * (k[i] @ q[i]) for i in range(t + 1))  # v_t k_i^T q_i
-    close(right, o[t])
+    assert_close(right, o[t])
     assert np.max(np.abs(printed - o[t])) > 0.1
     # The second line of h_t: v_t k_t^T for the printed v_t k_i^T, here with i = t - 1, the only other index in sight.
     h = [recurrence(decay[: s + 1], v[: s + 1], k[: s + 1], q[: s + 1])[1] for s in range(5)]
     twice = decay[t] * (decay[t - 1] * h[t - 2] + np.outer(v[t - 1], k[t - 1]))
-    close(twice + np.outer(v[t], k[t]), h[t])
+    assert_close(twice + np.outer(v[t], k[t]), h[t])
     assert np.max(np.abs(twice + np.outer(v[t], k[t - 1]) - h[t])) > 0.1
 
 
@@ -357,7 +357,7 @@ def test_the_printed_retention_takes_the_decay_of_another_step():
     v, k, q, rng = sequence()
     decay = gated_retention_decay(v, rng.standard_normal(3))[:, 0]
     h = [recurrence(decay[: s + 1], v[: s + 1], k[: s + 1], q[: s + 1])[1] for s in range(5)]
-    close(decay[4] * h[3] + np.outer(v[4], k[4]), h[4])
+    assert_close(decay[4] * h[3] + np.outer(v[4], k[4]), h[4])
     for i in range(4):  # gamma(w; i) h_{t-1}
         assert np.max(np.abs(decay[i] * h[3] + np.outer(v[4], k[4]) - h[4])) > 1e-3
 
@@ -384,12 +384,12 @@ def test_the_printed_closed_form_is_of_no_recurrence():
     # The key side, with its product: the closed form that is meant.
     decay = gated_linear_attention_decay(P, W)
     on_keys = recurrence(decay[:, None, :], P, k, q)[0][-1, -1]
-    close(output(P, W_B, W_C, final_gates(decay)), on_keys)
+    assert_close(output(P, W_B, W_C, final_gates(decay)), on_keys)
     assert abs(printed - on_keys) > 1e-2
     # The value side, as the recurrence is printed, W (d0, d0): the same as gated retention with W's last row.
     square = rng.standard_normal((3, 3))
     on_values = recurrence(gated_linear_attention_decay(P, square)[:, :, None], P, k, q)[0][-1, -1]
-    close(output(P, W_B, W_C, final_gates(gated_retention_decay(P, square[-1]))), on_values)
+    assert_close(output(P, W_B, W_C, final_gates(gated_retention_decay(P, square[-1]))), on_values)
     assert abs(on_values - on_keys) > 1e-2
     with pytest.raises(ValueError):  # W (d0, d0) against keys (m,): the printed product has no shape
         own_gate(P, square) * k
