@@ -92,6 +92,18 @@ def test_files_are_opened_with_an_encoding():
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_every_text_file_is_opened_with_an_encoding():
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func).rpartition(".")[2]
+            binary = any(isinstance(part, ast.Constant) and "b" in str(part.value) for part in node.args[1:2])
+            if called in ("read_text", "write_text") or (called == "open" and not binary and name != "plots/style.py"):
+                encoded = any(part.arg == "encoding" for part in node.keywords)
+                assert encoded or ast.unparse(node.func) == "os.open", f"{name}:{node.lineno}"
+
+
 def test_importing_the_package_needs_numpy_alone():
     code = (
         "import sys; import refimpl, refimpl.attention.model, refimpl.attention.gram, refimpl.calculus.losses;"

@@ -86,11 +86,11 @@ def test_tags_and_marks_are_read_from_the_source(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "tests").mkdir()
     (tmp_path / "pack" / "m.py").write_text(
-        'def f():\n    """F.\n\n    States: a; b (c)\n    """\n    raise SystemExit\n'
+        'def f():\n    """F.\n\n    States: a; b (c)\n    """\n    raise SystemExit\n', encoding="utf-8"
     )
     marks = '@pytest.mark.states("a", "b (c)")\n@pytest.mark.erratum("slip")\n'
     source = f"import pytest\n\n\n{marks}def test_x():\n    pass\n"
-    (tmp_path / "tests" / "test_m.py").write_text(source)
+    (tmp_path / "tests" / "test_m.py").write_text(source, encoding="utf-8")
     assert ledger.code_tags(tmp_path / "pack") == {"a": ["pack.m:f"], "b (c)": ["pack.m:f"]}
     assert ledger.test_marks(tmp_path / "tests") == dict.fromkeys(("a", "b (c)"), ["tests/test_m.py::test_x"])
     assert ledger.test_marks(tmp_path / "tests", "erratum") == {"slip": ["tests/test_m.py::test_x"]}

@@ -72,11 +72,13 @@ def test_a_figure_without_a_display_in_a_folder_with_a_space_and_a_letter(tmp_pa
     ],
 )
 def test_bad_arguments_are_one_line_and_write_nothing(arguments, said, tmp_path):
-    (tmp_path / "taken").write_text("mine")
+    (tmp_path / "taken").write_text("mine", encoding="utf-8")
     done = plots(*arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and done.stdout == b""
     assert said in done.stderr.decode("ascii")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"] and (tmp_path / "taken").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"] and (tmp_path / "taken").read_text(
+        encoding="utf-8"
+    ) == "mine"
 
 
 def test_failed_work_is_one_line_and_exit_1(tmp_path):
@@ -97,7 +99,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError):
         report.write(path, "new")
-    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+    assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_the_report_has_every_verdict_and_passes_foreign_files_over(tmp_path):
@@ -112,10 +114,10 @@ def test_the_report_has_every_verdict_and_passes_foreign_files_over(tmp_path):
 
     numbers = dict(x=np.nan, y=np.array([1.23456, np.inf]), z=np.int64(3), w=np.bool_(True))
     report.save_json(tmp_path, "attention-x", module, dict(n=1), 0, False, claims, numbers, 1.26)
-    (tmp_path / "other.json").write_text('{"not": "ours"}')
-    (tmp_path / "broken.json").write_text("nope")
-    (tmp_path / "list.json").write_text("[1]")
-    (tmp_path / "claimless.json").write_text(json.dumps(dict.fromkeys(report.KEYS, [{}])))
+    (tmp_path / "other.json").write_text('{"not": "ours"}', encoding="utf-8")
+    (tmp_path / "broken.json").write_text("nope", encoding="utf-8")
+    (tmp_path / "list.json").write_text("[1]", encoding="utf-8")
+    (tmp_path / "claimless.json").write_text(json.dumps(dict.fromkeys(report.KEYS, [{}])), encoding="utf-8")
     (tmp_path / "folder.json").mkdir()
     report.save_report(tmp_path)
     text = (tmp_path / "REPORT.md").read_text(encoding="utf-8")

@@ -66,7 +66,8 @@ def test_from_a_script_with_a_main_guard(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from refimpl.sweep import sweep\n\n\ndef square(k):\n    return k * k\n\n\n"
-        "if __name__ == '__main__':\n    print(sweep(square, [(1,), (2,), (3,)], jobs=2))\n"
+        "if __name__ == '__main__':\n    print(sweep(square, [(1,), (2,), (3,)], jobs=2))\n",
+        encoding="utf-8",
     )
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, timeout=60, env={"PYTHONPATH": str(PACKAGE.parent)}
@@ -115,7 +116,7 @@ def test_ctrl_c_ends_a_sweep_and_its_workers(tmp_path):
     code = "from tests.test_sweep import naps\nfrom refimpl.sweep import sweep\nfrom refimpl.commands import run\n"
     code += f"cells = [({str(tmp_path)!r}, k) for k in (1, 2, 3)]\n"
     code += "if __name__ == '__main__':\n    run('x', lambda: sweep(naps, cells, 2))\n"
-    (tmp_path / "script.py").write_text(code)
+    (tmp_path / "script.py").write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     running = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stderr=subprocess.PIPE, env=environment)
     deadline = time.monotonic() + 40
