@@ -80,3 +80,16 @@ def test_an_x_whose_exponential_is_no_float_is_named():
     for function in (growth.growth, growth.growth_derivative):
         with pytest.raises(ValueError, match="^x: "):
             function([1.0, -800.0], 4)
+
+
+@pytest.mark.states("attention Section 4.3 (diminishing updates)")
+@pytest.mark.parametrize("b", [None, 0.2])
+def test_n_samples_take_n_times_as_long(b):
+    """n equal samples with orthogonal noises: each moves at 1/n of the rate."""
+    one = growth.gap_time(1.5, 5, 50.0, 1.0, 1, 1, b)
+    assert growth.gap_time(1.5, 5, 50.0, 1.0, 3, 1, b) == pytest.approx(3 * one, rel=1e-12)
+    gamma = np.tile(one_sample(5, 1, 0.2, 1.0)[1], (3, 1))
+    u = np.linspace(0, 8, 5)
+    path = flow.flow(50.0 * np.eye(15), gamma, np.ones(3), u, rtol=1e-10)
+    for x, at in zip(path.z[:, 1, 0] - path.z[:, 1, -1], u):
+        assert np.log(growth.gap_time(x, 5, 50.0, 1.0, 3, 1, 0.2)) == pytest.approx(at - np.log(50 / 3), abs=1e-6)

@@ -101,3 +101,21 @@ def test_bad_arguments_are_named(change, named):
     arguments = dict(n=2, norm=1.0, d=10, T=4, relevant=1, weak=2, weak_scale=0.1, noise_rate=0.1) | change
     with pytest.raises(ValueError, match=f"^{named}: "):
         wishart.draw_training(np.random.default_rng(0), **arguments)
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_each_token_is_its_signals_plus_the_noise_that_is_kept():
+    sample, mu, _ = wishart.draw_training(np.random.default_rng(0), 3, NORM, 10**9, T, 1, 2, WEAK, 0.2)
+    signal = data.signal_of(sample.Y_star, sample.roles, WEAK) @ mu
+    np.testing.assert_allclose(sample.X, signal + sample.noise, rtol=1e-12)
+
+
+@pytest.mark.states("attention Definition 3.1")
+def test_the_factor_entry_by_entry():
+    """Squares within 5.3 standard errors of their means: false alarm 1e-7 each."""
+    rng, draws, size, degrees = np.random.default_rng(0), 4000, 5, 30
+    L = np.array([wishart.factor(rng, size, degrees) for _ in range(draws)])
+    mean = np.mean(L**2, axis=0)
+    for i, j in np.ndindex(size, size):
+        expected = 0 if j > i else 1 if j < i else degrees - i
+        assert abs(mean[i, j] - expected) <= 5.3 * np.sqrt(2 * expected / draws)
