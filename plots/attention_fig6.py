@@ -29,11 +29,7 @@ def draw(settings, seed, jobs, progress):
 
 def claims(ratio, published, seeds, norms, places):
     rows = []
-    for values, settings in (
-        (ratio, "one seed, the whole grid"),
-        (seeds, f"{len(seeds)} seeds, every second row and column"),
-    ):
-        cells = values[np.isfinite(values)]
+    for cells, settings in grid.by_scope(ratio, seeds):
         inside = np.mean((cells >= 0.5) & (cells <= 2.5))
         text = f"{cells.min():.3g} to {cells.max():.3g}; {inside:.1%} of {cells.size} cells inside"
         rows.append(
@@ -47,17 +43,7 @@ def claims(ratio, published, seeds, norms, places):
             )
         )
     inside = (ratio >= 0.5) & (ratio <= 2.5) | np.isnan(ratio)
-    safe = [norm for k, norm in enumerate(norms) if np.all(inside[:, : k + 1])]
-    rows.append(
-        claim(
-            "it stays there where the signal is weak",
-            "-",
-            f"for every d up to |mu| = {max(safe, default=0)}",
-            "some column of the grid",
-            bool(safe),
-            "one seed, the whole grid",
-        )
-    )
+    rows.append(grid.weak_signal("it stays there where the signal is weak", inside, norms))
     off, cells = np.nanmax(np.abs(np.log(published / places))), published[np.isfinite(published)]
     rows.append(
         claim(

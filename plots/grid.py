@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from plots.report import claim
 from refimpl.attention.experiments import grid
 
 # The paper's grid; a few seeds, the first among them, on every second row and column of it.
@@ -37,3 +38,16 @@ def _train(dimensions, norms, steps, test_samples, seeds, seed, jobs, progress):
 def axes_labels(axes, title):
     axes.set(xlabel=r"signal norm $\|\mu\|$", ylabel=r"dimension $d$")
     axes.set_title(title, fontsize=10)
+
+
+def by_scope(whole, half):
+    """What a verdict is taken over, the finite cells of each: [(cells, settings), ...]."""
+    scopes = ((whole, "one seed, the whole grid"), (half, f"{len(half)} seeds, every second row and column"))
+    return [(values[np.isfinite(values)], settings) for values, settings in scopes]
+
+
+def weak_signal(text, good, norms):
+    """The claim, ours, that all cells up to some signal norm are good; good : (rows, columns) of bool."""
+    safe = [norm for k, norm in enumerate(norms) if np.all(good[:, : k + 1])]
+    measured = f"for every d up to |mu| = {max(safe, default=0)}"
+    return claim(text, "-", measured, "some column of the grid", bool(safe), "one seed, the whole grid")

@@ -20,6 +20,7 @@ NO_TESTS = "refimpl: the tests are not here, so no status is known; run this fro
 
 
 def main():
+    """Read the arguments and print what they ask for."""
     parser = Parser(prog="python -m refimpl", description="The statements of both papers and their status.")
     commands = parser.add_subparsers(dest="command", metavar="{ledger,show,errata}")
     for name, text in (("ledger", "every statement and its status"), ("errata", "where a paper as printed is wrong")):
@@ -48,6 +49,7 @@ def main():
 
 
 def print_ledger(entries):
+    """A line a statement, then the counts of each paper."""
     print(f"{'status':9}  {'evidence':10}  id: title")
     for entry in entries:
         print(f"{entry['status'] or '-':9}  {entry['evidence']:10}  {entry['id']}: {entry['title']}")
@@ -58,6 +60,7 @@ def print_ledger(entries):
 
 
 def print_errata(errata):
+    """Each erratum with what is printed, what is right and the tests that show it."""
     for erratum in errata:
         print(f"{erratum['id']} (of {erratum['statement']})")
         print(f"  printed: {erratum['printed']}")
@@ -67,6 +70,7 @@ def print_errata(errata):
 
 
 def show(entry):
+    """One statement: what it says, the source that states it, its tests and errata, the command that runs them."""
     print(f"{entry['id']}: {entry['title']}")
     print(f"{entry['kind']}, {entry['evidence']}, {entry['status'] or 'status unknown'}")
     says = ledger.load()[0][entry["id"]].get("says")

@@ -15,7 +15,7 @@ import numpy as np
 
 from refimpl.attention.conditions import log_factor
 from refimpl.attention.data import RELEVANT
-from refimpl.checks import arrays, count, finite, number
+from refimpl.checks import arrays, count, finite, matrix, number
 
 
 def memorised_tokens(sample):
@@ -56,7 +56,7 @@ def solution(v, R, W=None):
     States: attention Theorem 4.1
     """
     v = number("R", R, above=0) * arrays(v=(v, "d"))
-    return v if W is None else arrays(W=(W, "dd"), v=(v, "d"))[0] @ v
+    return v if W is None else matrix(W, v=v) @ v
 
 
 def relevant_attention(z, roles):

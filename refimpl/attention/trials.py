@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.attention import data, fresh, generalization, wishart
+from refimpl.attention.decomposition import signal_update
 from refimpl.attention.flow import Path, flow
 from refimpl.attention.gram import gram
 from refimpl.attention.head import linear_head
@@ -57,7 +58,7 @@ def run(rng, log_times, n, norm, d, T, relevant, weak, weak_scale, noise_rate=0.
     M, gamma = gram(sample.X, nu)
     path = flow(M, gamma, sample.Y, log_times, sample.roles)
     carried = data.signal_of(sample.Y_star, sample.roles, weak_scale)
-    lam = np.einsum("kit,itc->kc", path.rho, carried)
+    lam = signal_update(path.rho, np.broadcast_to(carried, (len(path.rho), *carried.shape)))
     margins = sample.Y * np.einsum("kit,it->ki", np.exp(path.log_s), gamma)
     return Trial(sample, mu, nu, Sigma, weak_scale, M, gamma, path, lam, margins)
 

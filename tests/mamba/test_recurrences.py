@@ -148,7 +148,7 @@ def slow_output(P, W_B, W_C, decay):
     return recurrence(gates, P, P @ W_B.T, P @ W_C.T)[0][-1, -1]
 
 
-def agrees(f, gradient, x, summands):
+def assert_agrees(f, gradient, x, summands):
     """The gradient against central differences, whose rounding is that of the summands of f over the step."""
     rounding = 1e-9 * (1 + np.abs(summands).sum())
     np.testing.assert_allclose(gradient, central_difference(f, x), rtol=1e-6, atol=rounding)
@@ -186,11 +186,11 @@ def test_gradients_of_scalar_gates(drawn, seed, tau, gamma):
     x = dF[:, None, None] * summands(P, W_B, W_C)
     F = lambda decay: dF @ output(P, W_B, W_C, final_gates(decay))
     by_w, by_a = mamba2_gradient(P, w, a, final_gates(mamba2_decay(P, w, a)) * x)
-    agrees(lambda w: F(mamba2_decay(P, w, a)), by_w, w, x)
-    agrees(lambda a: F(mamba2_decay(P, w, a)), np.array(by_a), a, x)
-    agrees(lambda g: F(retnet_decay(P, g)), np.array(retnet_gradient(P, gamma, x)), gamma, x)
+    assert_agrees(lambda w: F(mamba2_decay(P, w, a)), by_w, w, x)
+    assert_agrees(lambda a: F(mamba2_decay(P, w, a)), np.array(by_a), a, x)
+    assert_agrees(lambda g: F(retnet_decay(P, g)), np.array(retnet_gradient(P, gamma, x)), gamma, x)
     by_retention = gated_retention_gradient(P, w, tau, final_gates(gated_retention_decay(P, w, tau)) * x)
-    agrees(lambda w: F(gated_retention_decay(P, w, tau)), by_retention, w, x)
+    assert_agrees(lambda w: F(gated_retention_decay(P, w, tau)), by_retention, w, x)
     # A second derivation, by the recurrence of the derivative itself: D_j = gamma'_j h_{j-1} + gamma_j D_{j-1}.
     decay, slope = mamba2_decay(P, w, a)[..., 0], -np.exp(a) * sigmoid(P @ w)[..., None] * P
     assert_close(forward_derivative(x[..., 0], decay, decay[..., None] * slope), by_w, rtol=1e-8, atol=1e-9)
@@ -225,14 +225,14 @@ def test_gradients_of_channel_gates(drawn, seed, tau):
     x = dF[:, None, None] * summands(P, W_B, W_C, len(W_B))
     by_W = gated_linear_attention_gradient(P, W, tau, final_gates(gated_linear_attention_decay(P, W, tau)) * x)
     F = lambda W: dF @ output(P, W_B, W_C, final_gates(gated_linear_attention_decay(P, W, tau)))
-    agrees(F, by_W, W, x)
+    assert_agrees(F, by_W, W, x)
     decay, slope = gated_linear_attention_decay(P, W, tau), sigmoid(-(P @ W.T)) / tau
     rows = [forward_derivative(x[..., c], decay[..., c], (decay * slope)[..., c, None] * P) for c in range(len(W))]
     assert_close(by_W, rows, rtol=1e-8, atol=1e-9)
     # Eq. 35, of the form that is printed
     printed = lambda W: dF @ output(P, W_B, W_C, own_gate(P, W, tau))
     by_own = own_gate_gradient(P, W, tau, own_gate(P, W, tau) * x)
-    agrees(printed, by_own, W, x)
+    assert_agrees(printed, by_own, W, x)
     displayed = np.zeros_like(W)
     for n, p in enumerate(P):
         for token in p:
@@ -249,8 +249,8 @@ def test_matrix_gradients_under_any_gates(drawn, seed):
     for G in (final_gates(mamba2_decay(P, w, a)), final_gates(gated_linear_attention_decay(P, W))):
         by_B, by_C = matrix_gradients(P, W_B, W_C, G, dF)
         x = dF[:, None, None] * summands(P, W_B, W_C, len(W_B))
-        agrees(lambda B: dF @ output(P, B, W_C, G), by_B, W_B, x)
-        agrees(lambda C: dF @ output(P, W_B, C, G), by_C, W_C, x)
+        assert_agrees(lambda B: dF @ output(P, B, W_C, G), by_B, W_B, x)
+        assert_agrees(lambda C: dF @ output(P, W_B, C, G), by_C, W_C, x)
 
 
 @pytest.mark.states("mamba Section 12 (RetNet)")
