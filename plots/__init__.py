@@ -4,10 +4,18 @@ A script NAME.py (the name on the command line has hyphens for its underscores) 
 
     TITLE       one line
     STATEMENTS  the ledger's ids that it shows
-    SETTINGS    a dict: every number that was chosen
+    SETTINGS    a dict: every number that was chosen; each of them reaches the run
     QUICK       the settings that --quick replaces
 
-and a function draw(settings, seed, jobs, progress) -> (figure, claims, numbers), where progress
-takes one line of text, each claim comes from plots.report.claim, and numbers is a dict for
-NAME.json.
+and four functions, of which the first alone runs anything:
+
+    measure(settings, seed, jobs, progress) -> found     progress takes one line of text
+    numbers(found, settings) -> dict                     for NAME.json
+    claims(found, settings) -> list                      each from plots.report.claim
+    picture(found, settings) -> figure                   from plots.style.figure
 """
+
+
+def sizes(kind, settings):
+    """An instance of a NamedTuple class, of those of its fields that the settings name; the others keep their default."""
+    return kind(**{name: settings[name] for name in kind._fields if name in settings})

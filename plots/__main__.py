@@ -69,8 +69,9 @@ def draw(name, out, quick, seed, jobs):
 
     progress(module.TITLE)
     with style.defaults():
-        figure, claims, numbers = module.draw(settings, seed, jobs, progress)
-        report.write(out / f"{name}.png", style.png(figure))
+        found = module.measure(settings, seed, jobs, progress)
+        claims, numbers = module.claims(found, settings), module.numbers(found, settings)
+        report.write(out / f"{name}.png", style.png(module.picture(found, settings)))
     seconds = time.perf_counter() - start
     report.save_json(out, name, module, settings, seed, quick, claims, numbers, seconds)
     report.save_report(out)

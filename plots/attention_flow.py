@@ -7,7 +7,8 @@ import numpy as np
 
 from plots.report import claim
 from plots.style import COLOURS, DASHES, MARKERS, figure
-from refimpl.attention import conditions, convergence, data, flow, trials, uncertainty
+from refimpl.attention import conditions, convergence, data, uncertainty
+from refimpl.attention.runs import flow, trials
 from refimpl.sweep import sweep
 
 TITLE = "Gradient flow in log time: fit, signal, attention on fresh data"

@@ -4,7 +4,8 @@ import numpy as np
 
 from plots.report import claim
 from plots.style import COLOURS, DASHES, MARKERS, figure
-from refimpl.attention import conditions, convergence, generalization, trials, uncertainty
+from refimpl.attention import conditions, convergence, generalization, uncertainty
+from refimpl.attention.runs import trials
 from refimpl.sweep import sweep
 
 TITLE = "Theorem 4.2 below and inside its regime, d up to 10^13"

@@ -9,7 +9,7 @@ from plots.style import COLOURS, figure
 from refimpl.attention.data import draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p
 from refimpl.attention.experiments import ALPHA, flips
-from refimpl.attention.gram import descend, gram
+from refimpl.attention.runs.gram import descend, gram
 from refimpl.attention.head import linear_head
 
 TITLE = "The cost of a training step, one thread"

@@ -4,9 +4,9 @@ import numpy as np
 
 from plots import style
 from plots.report import claim
-from refimpl.mamba.boundaries import Probe, boundary
+from refimpl.mamba.runs.boundaries import Probe, boundary
 from refimpl.mamba.guarantees import flipped_error
-from refimpl.mamba.scaling import WITHIN, examples_needed, exponent
+from refimpl.mamba.runs.scaling import WITHIN, examples_needed, exponent
 from refimpl.sweep import complete, sweep
 
 TITLE = "Theorems 2 and 4 from both sides: the error inside and outside of each condition"

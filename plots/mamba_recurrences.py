@@ -4,7 +4,7 @@ import numpy as np
 
 from plots import style
 from plots.report import claim
-from refimpl.mamba.architectures import LAYERS, errors
+from refimpl.mamba.runs.architectures import LAYERS, errors
 from refimpl.sweep import complete, sweep
 
 TITLE = "Section 12: test error against the outlier fraction, for each recurrence"

@@ -6,7 +6,7 @@ from plots import style
 from plots.report import claim
 from refimpl.mamba.dynamics import laplacian
 from refimpl.mamba.guarantees import Problem, no_clean_example, training_vote_error
-from refimpl.mamba.scaling import (
+from refimpl.mamba.runs.scaling import (
     MOST,
     ORDERS,
     WITHIN,

@@ -7,7 +7,7 @@ import numpy as np
 from plots import style
 from plots.report import claim
 from refimpl.mamba.model import loss_gradient
-from refimpl.mamba.patterns import encode, gradient
+from refimpl.mamba.runs.patterns import encode, gradient
 from refimpl.mamba.prompts import draw_training, tokens
 from refimpl.mamba.tasks import cycle, orthogonal_patterns
 from refimpl.mamba.training import Setting, initial, sgd, start

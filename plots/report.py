@@ -13,13 +13,16 @@ import scipy
 
 import refimpl
 
+CLAIM = "claim paper measured threshold settings holds".split()
 KEYS = "name statements quick seed settings claims numbers seconds versions".split()
 
 
-def claim(text, paper, measured, threshold, holds, settings=""):
-    """One row of the report: what is claimed, what the paper says, ours, what decides, the verdict.
+def claim(text, *, paper, measured, threshold, holds, settings=""):
+    """One row of the report.
 
-    holds : True, False, or None where an input is missing.  settings : under which, if not all.
+    text : what is claimed, a sentence.  paper : what the paper says, - where the claim is ours.
+    measured : ours.  threshold : what decides.  holds : True, False, or None where an input is missing.
+    settings : under which, if not all.
     """
     holds = None if holds is None else bool(holds)
     row = dict(claim=text, paper=paper, measured=measured, threshold=threshold, settings=settings, holds=holds)
@@ -95,6 +98,6 @@ def _ours(path):
     """A NAME.json of ours as a dict, None for any other file."""
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
-        return row if list(row) == KEYS and all(c.keys() == claim(*"123456").keys() for c in row["claims"]) else None
+        return row if list(row) == KEYS and all(c.keys() == dict.fromkeys(CLAIM).keys() for c in row["claims"]) else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None

@@ -121,8 +121,9 @@ def number(name, x, least=-np.inf, most=np.inf, above=None):
 
 
 def count(name, k, least=1):
-    """k as an int, at least `least`; else ValueError."""
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < least:
+    """k as an int, at least `least`; a float of integral value, as 1e12, is one. Else ValueError."""
+    whole = isinstance(k, (int, np.integer)) or (isinstance(k, (float, np.floating)) and float(k).is_integer())
+    if isinstance(k, (bool, np.bool_)) or not whole or k < least:
         raise ValueError(f"{name}: must be an integer >= {least}, got {k!r}")
     return int(k)
 

@@ -106,7 +106,7 @@ def test_every_text_file_is_opened_with_an_encoding():
 
 def test_importing_the_package_needs_numpy_alone():
     code = (
-        "import sys; import refimpl, refimpl.attention.model, refimpl.attention.gram, refimpl.calculus.losses;"
+        "import sys; import refimpl, refimpl.attention.model, refimpl.attention.runs.gram, refimpl.calculus.losses;"
         "print([m for m in ('scipy', 'matplotlib', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, cwd=ROOT)

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.attention import fresh, uncertainty
+from refimpl.attention import uncertainty
+from refimpl.attention.runs import fresh
 from refimpl.attention.data import RELEVANT, Sample, draw_experiment, experiment_roles, signals, streams
-from refimpl.attention.gram import descend, gram
+from refimpl.attention.runs.gram import descend, gram
 from refimpl.attention.head import linear_head
 from refimpl.calculus.losses import logistic
 from refimpl.checks import arrays, count, labels, number

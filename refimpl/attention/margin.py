@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from refimpl.attention.flow import flow
+from refimpl.attention.runs.flow import flow
 from refimpl.calculus.losses import logistic_derivative
 from refimpl.checks import arrays, count, labels, matrix, number
 

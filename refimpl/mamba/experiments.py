@@ -14,7 +14,7 @@ import numpy as np
 
 from refimpl.checks import number
 from refimpl.mamba.mechanism import attention_mass, by_rank
-from refimpl.mamba.patterns import encode, forward, gradient
+from refimpl.mamba.runs.patterns import encode, forward, gradient
 from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
 from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, error, sgd, start

@@ -13,7 +13,7 @@ from refimpl.calculus.losses import hinge
 from refimpl.checks import arrays, count, finite, labels, number
 from refimpl.mamba import model
 from refimpl.mamba.experiments import trained
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.runs.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.training import checked_law
 

@@ -21,7 +21,7 @@ from refimpl.mamba.model import (
     output_gradient_W_B,
     output_gradient_W_C,
 )
-from refimpl.mamba.patterns import encode
+from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import Prompts
 from refimpl.mamba.training import sgd, start
 

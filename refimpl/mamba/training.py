@@ -12,7 +12,7 @@ import numpy as np
 
 from refimpl.checks import Diverged, count, finite, labels, number
 from refimpl.mamba.model import Weights, loss_gradient
-from refimpl.mamba.patterns import encode, gradient
+from refimpl.mamba.runs.patterns import encode, gradient
 from refimpl.mamba.prompts import Prompts, draw_training, training_prompts
 from refimpl.mamba.tasks import cycle, pairs
 

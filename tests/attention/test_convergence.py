@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from refimpl.attention import conditions, convergence, data, descent, gram, trials, updates, wishart
-from refimpl.attention.flow import flow
+from refimpl.attention import conditions, convergence, data, descent, updates
+from refimpl.attention.runs import gram, trials, wishart
+from refimpl.attention.runs.flow import flow
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import loss, loss_gradient_p
 from refimpl.calculus.softmax import softmax

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention import gram
+from refimpl.attention.runs import gram
 from refimpl.attention.data import draw_experiment, signal_of, signals, streams
 from refimpl.attention.decomposition import (
     decompose,

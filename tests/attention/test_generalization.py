@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from refimpl.attention import conditions, data, decomposition, fresh, generalization, gram, trials, uncertainty, updates
+from refimpl.attention import conditions, data, decomposition, generalization, uncertainty, updates
+from refimpl.attention.runs import fresh, gram, trials
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import output
 from refimpl.calculus.softmax import softmax

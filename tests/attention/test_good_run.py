@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from refimpl.attention import concentration, conditions, data, good_run, wishart
+from refimpl.attention import concentration, conditions, data, good_run
+from refimpl.attention.runs import wishart
 from refimpl.attention.data import Sample
 from refimpl.attention.good_run import Constants
 from refimpl.attention.head import linear_head

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention import conditions, data, descent, gram, model, smoothness, wishart
+from refimpl.attention import conditions, data, descent, model, smoothness
+from refimpl.attention.runs import gram, wishart
 from refimpl.attention.head import linear_head
 from refimpl.calculus.differences import gradient_error
 from tests.strategies import seeds

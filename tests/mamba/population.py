@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 
 from refimpl.mamba.model import Weights, output, output_gradient_w, output_gradient_W_B, output_gradient_W_C
-from refimpl.mamba.patterns import encode
+from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import Prompts
 
 

@@ -6,7 +6,7 @@ import pytest
 from refimpl.mamba.experiments import Case, figure_2
 from refimpl.mamba.mechanism import attention_mass
 from refimpl.mamba.model import Weights, loss, loss_gradient, output
-from refimpl.mamba.patterns import encode, gradient
+from refimpl.mamba.runs.patterns import encode, gradient
 from refimpl.mamba.prompts import test_prompts, tokens, training_prompts
 from refimpl.mamba.tasks import cycle, orthogonal_patterns
 from refimpl.mamba.training import Setting, error, initial, plain_step, sgd, start

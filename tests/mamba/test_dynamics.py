@@ -18,9 +18,9 @@ from refimpl.mamba.dynamics import (
     step_noise,
 )
 from refimpl.mamba.model import Weights
-from refimpl.mamba.patterns import encode
+from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import training_prompts
-from refimpl.mamba.scaling import exponent
+from refimpl.mamba.runs.scaling import exponent
 from refimpl.mamba.tasks import all_tasks, balanced_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, sgd
 from tests.mamba.population import World

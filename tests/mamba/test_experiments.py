@@ -17,7 +17,7 @@ from refimpl.mamba.experiments import (
     trained,
 )
 from refimpl.mamba.mechanism import attention_mass
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.runs.patterns import encode, forward
 from refimpl.mamba.prompts import UNSEEN, test_prompts, training_prompts
 from refimpl.mamba.tasks import all_tasks, cycle
 from refimpl.mamba.training import Setting, error

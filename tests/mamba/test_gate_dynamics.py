@@ -29,9 +29,9 @@ from refimpl.mamba.gate_dynamics import (
 )
 from refimpl.mamba.mechanism import local_bias, outlier_gate
 from refimpl.mamba.model import Weights
-from refimpl.mamba.patterns import encode, gradient
+from refimpl.mamba.runs.patterns import encode, gradient
 from refimpl.mamba.prompts import draw_training
-from refimpl.mamba.scaling import exponent
+from refimpl.mamba.runs.scaling import exponent
 from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 from refimpl.mamba.training import Setting, sgd, start
 from tests.mamba.population import World

@@ -13,7 +13,7 @@ from scipy.stats import binom, multinomial
 
 from refimpl.calculus.losses import hinge
 from refimpl.checks import Diverged
-from refimpl.mamba.boundaries import Probe, both, boundary, probe
+from refimpl.mamba.runs.boundaries import Probe, both, boundary, probe
 from refimpl.mamba.dynamics import clean_mass, growth_rate, laplacian
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import (
@@ -32,9 +32,9 @@ from refimpl.mamba.guarantees import (
     training_vote_error,
 )
 from refimpl.mamba.model import Weights
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.runs.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts, training_prompts
-from refimpl.mamba.scaling import (
+from refimpl.mamba.runs.scaling import (
     ORDERS,
     WITHIN,
     examples_needed,

@@ -10,7 +10,7 @@ from refimpl.calculus.gating import gate
 from refimpl.calculus.losses import sigmoid
 from refimpl.mamba.experiments import TASKS, trained
 from refimpl.mamba.mechanism import attention_mass, by_rank, gate_shares, local_bias, outlier_gate
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.runs.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.training import Setting
 from tests.strategies import floats, seeds

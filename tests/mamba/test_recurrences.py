@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from refimpl.calculus.differences import central_difference, gradient_error
 from refimpl.calculus.losses import sigmoid
-from refimpl.mamba import architectures, recurrences
-from refimpl.mamba.architectures import LAYERS, errors, forward, gradient, trained
+from refimpl.mamba import recurrences
+from refimpl.mamba.runs import architectures
+from refimpl.mamba.runs.architectures import LAYERS, errors, forward, gradient, trained
 from refimpl.mamba.decays import (
     gated_linear_attention_decay,
     gated_linear_attention_gradient,
@@ -24,7 +25,7 @@ from refimpl.mamba.decays import (
     retnet_gradient,
 )
 from refimpl.mamba.model import Weights, loss_gradient
-from refimpl.mamba.patterns import encode
+from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import training_prompts
 from refimpl.mamba.recurrences import (
     chunked,

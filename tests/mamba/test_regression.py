@@ -11,7 +11,7 @@ from scipy.stats import chisquare, kstest
 from refimpl.calculus.differences import central_difference, gradient_error
 from refimpl.checks import Diverged
 from refimpl.mamba.model import Weights, output
-from refimpl.mamba.patterns import encode
+from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import tokens
 from refimpl.mamba.regression import label_average, loss, loss_gradient, regression_prompts, run
 from refimpl.mamba.tasks import orthogonal_patterns

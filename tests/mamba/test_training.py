@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from refimpl.checks import Diverged
 from refimpl.mamba.model import Weights, loss, output
-from refimpl.mamba.patterns import axes, encode, from_coordinates
+from refimpl.mamba.runs.patterns import axes, encode, from_coordinates
 from refimpl.mamba.prompts import tokens, training_prompts
 from refimpl.mamba.tasks import cycle, orthogonal_patterns
 from refimpl.mamba.training import Setting, descend, error, fresh_prompts, initial, plain_step, sgd, start

@@ -28,7 +28,7 @@ from refimpl.mamba.decays import (
     own_gate_gradient,
     retnet_decay,
 )
-from refimpl.mamba.patterns import encode
+from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.recurrences import final_gates, matrix_gradients, summands
 from refimpl.mamba.training import Setting, checked_law, error, start

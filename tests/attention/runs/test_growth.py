@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention import flow, gram, growth
+from refimpl.attention.runs import flow, gram, growth
 from refimpl.calculus.differences import central_difference
 
 

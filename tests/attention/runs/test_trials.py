@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from refimpl.attention import data, gram, trials
+from refimpl.attention import data
+from refimpl.attention.runs import gram, trials
 from refimpl.attention.model import output
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.mamba import experiments
-from refimpl.mamba.patterns import encode, forward
+from refimpl.mamba.runs.patterns import encode, forward
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.training import Setting, error
 

@@ -14,7 +14,7 @@ from refimpl.checks import Diverged, arrays, count, number
 from refimpl.mamba.dynamics import clean_mass, growth_rate
 from refimpl.mamba.gate_dynamics import drive
 from refimpl.mamba.guarantees import flipped_error
-from refimpl.mamba.patterns import encode, forward, gradient
+from refimpl.mamba.runs.patterns import encode, forward, gradient
 from refimpl.mamba.prompts import draw_training, training_prompts
 from refimpl.mamba.training import checked_law, descend, error, sgd, start
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, ks_2samp, kstest
 
-from refimpl.attention import data, gram, wishart
+from refimpl.attention import data
+from refimpl.attention.runs import gram, wishart
 from refimpl.attention.head import linear_head
 
 LEVEL = 1e-3 / 20

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.mamba.model import Weights, attention, gates, loss_gradient, output
-from refimpl.mamba.patterns import axes, encode, forward, from_coordinates, gradient, to_coordinates
+from refimpl.mamba.runs.patterns import axes, encode, forward, from_coordinates, gradient, to_coordinates
 from refimpl.mamba.prompts import UNSEEN, test_prompts, tokens, unseen_outliers
 from refimpl.mamba.tasks import all_tasks, orthogonal_patterns
 from refimpl.mamba.training import Setting, fresh_prompts, initial, plain_step, sgd

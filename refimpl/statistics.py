@@ -1,0 +1,59 @@
+r"""What is measured in both papers' experiments: shares and slopes with their intervals, and a least integer.
+
+    low, high        = binomial_interval(wrong, size)     of a share (Clopper and Pearson)
+    slope, low, high = exponent(x, y)                     of y in x, on the logarithms
+    n                = least(reached)                     by bisection
+"""
+
+import bisect
+
+import numpy as np
+from scipy import stats
+
+from refimpl.checks import arrays, count, number
+
+
+def binomial_interval(wrong, size, confidence=0.99):
+    r"""The Clopper-Pearson interval of a probability, when `wrong` of `size` draws were seen.
+
+    wrong : 0 ... size.  size : draws, >= 1.  confidence : in (0, 1).  Returns (low, high).
+    Raises ValueError outside these ranges.
+
+    States: attention Eq. 12
+    """
+    wrong, size = count("wrong", wrong, least=0), count("size", size)
+    if wrong > size:
+        raise ValueError(f"wrong: {wrong} of {size}")
+    interval = stats.binomtest(wrong, size).proportion_ci(number("confidence", confidence, 0, 1))
+    return float(interval.low), float(interval.high)
+
+
+def exponent(x, y, confidence=0.95):
+    r"""The slope of $\log y$ on $\log x$ by least squares, with Student's interval.
+
+    x, y : (n,) positive, n >= 3, at least two different x.  confidence : in (0, 1).
+    Returns (slope, low, high).  Raises ValueError for others.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Theorem 4 (prompt length)
+    """
+    x, y = arrays(x=(x, "n"), y=(y, "n"))
+    if len(x) < 3 or np.any(x <= 0) or np.any(y <= 0) or np.ptp(x) == 0:
+        raise ValueError("x, y: must be at least three positive numbers, and x not constant")
+    fit = stats.linregress(np.log(x), np.log(y))
+    half = stats.t.ppf((1 + number("confidence", confidence, 0, 1)) / 2, len(x) - 2) * fit.stderr
+    return float(fit.slope), float(fit.slope - half), float(fit.slope + half)
+
+
+def least(reached):
+    """The least integer n >= 0 at which reached(n) is true, as it then is for every larger one.
+
+    reached : a function of an integer.  Returns an int.  Raises ValueError where it is not reached by 2^60.
+
+    States: mamba Theorem 1 (iterations); mamba Theorem 4 (prompt length)
+    """
+    high = 1
+    while not reached(high):
+        high *= 2
+        if high > 2**60:
+            raise ValueError("reached: is false up to 2^60")
+    return bisect.bisect_left(range(high), True, key=lambda n: bool(reached(n)))
