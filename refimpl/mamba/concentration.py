@@ -27,7 +27,8 @@ def upper_tail(m, p, gamma):
     \ge 2\gamma / (2 + \gamma)$ gives $\phi \ge \gamma^2 / (2 + \gamma)$. The printed $\gamma^2 / 3$ follows where
     $\gamma \le 1$ and is no bound beyond printed_range.
 
-    m : independent coins of mean p in (0, 1].  gamma >= 0.  Returns (left, right), the left one exact for coins.
+    m : independent coins.  p : in (0, 1], their mean.  gamma : >= 0.
+    Returns (left, right), the left one exact for coins.
     Raises ValueError for numbers out of these ranges.
 
     States: mamba Lemma 1
@@ -43,7 +44,7 @@ def lower_tail(m, p, gamma):
     As above with $\phi(-\gamma) = (1 - \gamma) \ln(1 - \gamma) + \gamma \ge \gamma^2 / 2$; past $\gamma = 1$ the
     left side is 0.
 
-    Arguments, what is returned and raised : as in upper_tail.
+    m, p, gamma : as in upper_tail.  Returns (left, right).  Raises ValueError as it does.
 
     States: mamba Lemma 1
     """
@@ -101,7 +102,7 @@ def sub_gaussian_norm(x, weights, points=20_000):
 def definition_3(x, weights, K):
     r"""Definition 3. $(E|X|^p)^{1/p} \le K \sqrt p$ for all $p \ge 1$: {condition: slack}, K over the norm.
 
-    x, weights : as in sub_gaussian_norm.  K > 0.
+    x, weights : as in sub_gaussian_norm.  K : > 0.
 
     States: mamba Definition 3
     """
@@ -133,7 +134,7 @@ def hoeffding(t, a, x, weights):
     Markov: $\Pr(\sum_i a_i X_i \ge t) \le e^{-st + 2e s^2 K^2 \|a\|^2}$, least at $s = t / (4e K^2 \|a\|^2)$, where
     it is $e^{-t^2 / (8e K^2 \|a\|^2)}$. Both sides together have the factor 2, which is below the printed e.
 
-    t >= 0.  a : (N,), not all 0.  x, weights : the centred law of each X_i; the left side sums over its n^N
+    t : >= 0.  a : (N,), not all 0.  x, weights : the centred law of each X_i; the left side sums over its n^N
     outcomes.
     Returns (left, right).  Raises ValueError for a mean that is not 0, or more than 10^6 outcomes.
 
@@ -151,7 +152,7 @@ def hoeffding(t, a, x, weights):
 def hoeffding_bound(t, a, K):
     r"""Lemma 2. $e \cdot \exp(-c t^2 / (K^2 \|a\|^2))$, the right side by itself, $c = 1/(8e)$.
 
-    t >= 0.  a : (N,), not all 0.  K > 0, the largest sub-Gaussian norm.  Returns a float.
+    t : >= 0.  a : (N,), not all 0.  K : > 0, the largest sub-Gaussian norm.  Returns a float.
 
     States: mamba Lemma 2
     """

@@ -58,7 +58,7 @@ def growth_rate(beta, M1, S):
     mean 0 ($\kappa$ symmetric, labels fair, Condition 1). So it is $\beta^2 \frac{S}{2} \sum_m \frac{N_{km}}{2
     |\mathcal T_{tr}|} (B_{jk} - B_{jm}) = r (BL)_{jk}$; of $W_B$ the same, A for B.
 
-    Returns a float.
+    beta : > 0.  M1 : patterns.  S : from clean_mass.  Returns a float.
 
     States: mamba Lemma 3
     """

@@ -89,7 +89,7 @@ def label_average(P, z, Psi, carried):
     F is $F_c + \sum_i y_i G_i s_i$, $F_c$ the clean examples'. The sum is what draws the outliers' gates to 0: with
     the squared loss random labels do not cancel, as Section 14 says; under the hinge, while z F < 1, they do.
 
-    P : (B, l+1, d+1).  z : (B,).  carried : (B, l+1) booleans, which examples carry an outlier.
+    P : (B, l+1, d+1).  z : (B,).  Psi : Weights.  carried : (B, l+1) booleans, which examples carry an outlier.
     Returns the two terms, each (B,).  Raises ValueError for weights that see labels.
 
     States: mamba Section 14 (regression)

@@ -28,8 +28,8 @@ class Patterns(NamedTuple):
 def orthogonal_patterns(M1, M2, V, d, beta=3.0, outlier_norm=3.0, rng=None):
     """Section 3.2. Patterns, all orthogonal to each other: along the axes, or randomly turned by rng.
 
-    M1, M2, V : how many relevant, irrelevant, outlier patterns, M1 + M2 + V <= d.
-    beta, outlier_norm : their norms (the paper leaves the outliers' open).
+    M1, M2, V : how many relevant, irrelevant, outlier patterns.  d : dimension, at least M1 + M2 + V.
+    beta, outlier_norm : their norms (the paper leaves the outliers' open).  rng : numpy Generator, or None.
     Returns Patterns.  Raises ValueError where they do not fit into d dimensions, or beta < 1.
 
     States: mamba Section 3.2 (patterns and tasks)
@@ -45,7 +45,9 @@ def orthogonal_patterns(M1, M2, V, d, beta=3.0, outlier_norm=3.0, rng=None):
 
 
 def all_tasks(M1):
-    r"""Section 3.2. $\mathcal T$: all ordered pairs (a, b), a != b.  Returns (M1 (M1 - 1), 2).
+    r"""Section 3.2. $\mathcal T$: all ordered pairs (a, b) of two different patterns.
+
+    M1 : relevant patterns.  Returns (M1 (M1 - 1), 2).
 
     States: mamba Section 3.2 (patterns and tasks)
     """
@@ -53,9 +55,9 @@ def all_tasks(M1):
 
 
 def cycle(M1):
-    """Condition 1. The construction below it: task i labels mu_i +1 and mu_{i+1} -1, the last one closes the cycle.
+    r"""Condition 1. The construction below it: task i labels $\mu_i$ +1 and $\mu_{i+1}$ -1, the last closes the cycle.
 
-    Returns (M1, 2).
+    M1 : relevant patterns.  Returns (M1, 2).
 
     States: mamba Condition 1
     """
@@ -63,7 +65,9 @@ def cycle(M1):
 
 
 def disjoint_pairs(M1):
-    """Condition 1. Patterns 2i and 2i+1 in both orders; (M1, 2), for an even M1.
+    """Condition 1. Patterns 2i and 2i+1 in both orders.
+
+    M1 : relevant patterns, even.  Returns (M1, 2).  Raises ValueError for an odd M1.
 
     States: mamba Condition 1
     """
@@ -75,6 +79,7 @@ def disjoint_pairs(M1):
 def balanced_tasks(M1, repeats, rng):
     """Condition 1. A random set of M1 * repeats tasks that satisfies it: `repeats` shifts of a random order.
 
+    M1 : relevant patterns.  repeats : tasks to each pattern and label.  rng : numpy Generator.
     Returns (M1 * repeats, 2).  Raises ValueError unless 1 <= repeats < M1.
 
     States: mamba Condition 1
@@ -87,7 +92,8 @@ def balanced_tasks(M1, repeats, rng):
 def condition_1(tasks, M1):
     r"""Condition 1. Each pattern is mapped to each label by $|\mathcal T_{tr}| / M_1 \ge 1$ of the training tasks.
 
-    tasks : (n, 2).  Returns {condition: slack}: the side that must be larger over the smaller, >= 1 where it holds.
+    tasks : (n, 2).  M1 : relevant patterns.
+    Returns {condition: slack}: the side that must be larger over the smaller, >= 1 where it holds.
     Raises ValueError for tasks that are no pairs of two different patterns.
 
     States: mamba Condition 1
@@ -103,7 +109,10 @@ def condition_1(tasks, M1):
 
 
 def pairs(tasks, M1=None):
-    """Section 3.2. The tasks as an (n, 2) array of integers; else ValueError: two different patterns each, below M1.
+    """Section 3.2. The tasks as an (n, 2) array of integers, checked.
+
+    tasks : (n, 2) indices of patterns.  M1 : relevant patterns, None for any number.
+    Raises ValueError for tasks that are no pairs of two different patterns below M1.
 
     States: mamba Section 3.2 (patterns and tasks)
     """
