@@ -17,5 +17,5 @@ and four functions, of which the first alone runs anything:
 
 
 def sizes(kind, settings):
-    """An instance of a NamedTuple class, of those of its fields that the settings name; the others keep their default."""
+    """A NamedTuple of the class `kind`: the fields that the settings name from there, the others by default."""
     return kind(**{name: settings[name] for name in kind._fields if name in settings})

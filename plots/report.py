@@ -98,6 +98,7 @@ def _ours(path):
     """A NAME.json of ours as a dict, None for any other file."""
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
-        return row if list(row) == KEYS and all(c.keys() == dict.fromkeys(CLAIM).keys() for c in row["claims"]) else None
+        ours = list(row) == KEYS and all(list(claim) == CLAIM for claim in row["claims"])
+        return row if ours else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None

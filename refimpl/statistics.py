@@ -1,8 +1,8 @@
-r"""What is measured in both papers' experiments: shares and slopes with their intervals, and a least integer.
+"""What is measured in both papers' experiments: shares and slopes with their intervals, and a least integer.
 
-    low, high        = binomial_interval(wrong, size)     of a share (Clopper and Pearson)
-    slope, low, high = exponent(x, y)                     of y in x, on the logarithms
-    n                = least(reached)                     by bisection
+    low, high = binomial_interval(wrong, size)
+    slope, low, high = exponent(x, y)
+    n = least(reached)
 """
 
 import bisect
@@ -14,7 +14,7 @@ from refimpl.checks import arrays, count, number
 
 
 def binomial_interval(wrong, size, confidence=0.99):
-    r"""The Clopper-Pearson interval of a probability, when `wrong` of `size` draws were seen.
+    """Eq. 12, ours. The Clopper-Pearson interval of a probability, when `wrong` of `size` draws were seen.
 
     wrong : 0 ... size.  size : draws, >= 1.  confidence : in (0, 1).  Returns (low, high).
     Raises ValueError outside these ranges.
@@ -29,10 +29,10 @@ def binomial_interval(wrong, size, confidence=0.99):
 
 
 def exponent(x, y, confidence=0.95):
-    r"""The slope of $\log y$ on $\log x$ by least squares, with Student's interval.
+    r"""Theorems 1 and 3, ours. The slope of $\log y$ on $\log x$ by least squares, with Student's interval.
 
     x, y : (n,) positive, n >= 3, at least two different x.  confidence : in (0, 1).
-    Returns (slope, low, high).  Raises ValueError for others.
+    Returns (slope, low, high).  Raises ValueError for other x, y and confidence.
 
     States: mamba Theorem 1 (iterations); mamba Theorem 3; mamba Theorem 4 (prompt length)
     """
@@ -45,7 +45,7 @@ def exponent(x, y, confidence=0.95):
 
 
 def least(reached):
-    """The least integer n >= 0 at which reached(n) is true, as it then is for every larger one.
+    """Theorem 1, ours. The least integer n >= 0 at which reached(n) is true, as it then is for every larger one.
 
     reached : a function of an integer.  Returns an int.  Raises ValueError where it is not reached by 2^60.
 
