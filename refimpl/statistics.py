@@ -39,9 +39,12 @@ def exponent(x, y, confidence=0.95):
     x, y = arrays(x=(x, "n"), y=(y, "n"))
     if len(x) < 3 or np.any(x <= 0) or np.any(y <= 0) or np.ptp(x) == 0:
         raise ValueError("x, y: must be at least three positive numbers, and x not constant")
-    fit = stats.linregress(np.log(x), np.log(y))
-    half = stats.t.ppf((1 + number("confidence", confidence, 0, 1)) / 2, len(x) - 2) * fit.stderr
-    return float(fit.slope), float(fit.slope - half), float(fit.slope + half)
+    X, Y = np.log(x) - np.mean(np.log(x)), np.log(y) - np.mean(np.log(y))
+    slope = X @ Y / (X @ X)
+    # From the residuals: scipy.stats.linregress takes 1 - r^2, which cancels where the fit is good.
+    error = np.sqrt(np.sum((Y - slope * X) ** 2) / (len(x) - 2) / (X @ X))
+    half = stats.t.ppf((1 + number("confidence", confidence, 0, 1)) / 2, len(x) - 2) * error
+    return float(slope), float(slope - half), float(slope + half)
 
 
 def least(reached):
