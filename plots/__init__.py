@@ -6,6 +6,7 @@ A script NAME.py (the name on the command line has hyphens for its underscores) 
     STATEMENTS  the ledger's ids that it shows
     SETTINGS    a dict: every number that was chosen; each of them reaches the run
     QUICK       the settings that --quick replaces
+    CAPTION     one or two sentences: what is shown, what to see
 
 and four functions, of which the first alone runs anything:
 
@@ -14,6 +15,8 @@ and four functions, of which the first alone runs anything:
     claims(found, settings) -> list                      each from plots.report.claim
     picture(found, settings) -> figure                   from plots.style.figure
 """
+
+FORMATS = ("png", "pdf", "svg")  # of a picture; the first without --format
 
 
 def sizes(kind, settings):
