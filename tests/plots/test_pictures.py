@@ -143,7 +143,7 @@ def good():
 
 
 def faults_of(fig):
-    fig.canvas.draw()
+    fig.draw_without_rendering()
     return {check.__name__ for check in (unreadable, covered, unlabelled, unlettered) if check(fig)}
 
 
