@@ -49,7 +49,8 @@ KEYS = [(name, key) for name in names() for key in script(name).SETTINGS]
 @pytest.mark.parametrize("name, key", KEYS)
 def test_a_setting_reaches_a_number_of_its_figure(name, key):
     module, base, other = script(name), tiny.at_tiny(name), tiny.OTHER.get(name, {})
-    assert acts(module, key, tiny.settings(name), base, other, timed=name.endswith("-speed"))
+    moved = acts(module, key, tiny.settings(name), base, other, timed=name.endswith("-speed"))
+    assert moved, f"{name}: {key} at {another(key, tiny.settings(name)[key], other)} gives the same numbers"
 
 
 def test_the_tables_name_only_what_there_is():
