@@ -30,6 +30,8 @@ def imported(tree):
 # folder -> what it must not import
 ONE_WAY = {
     "refimpl/calculus": ("refimpl.attention", "refimpl.mamba", "refimpl.ledger", "refimpl.sweep", "plots"),
+    "refimpl/statistics.py": ("refimpl.attention", "refimpl.mamba", "refimpl.calculus", "refimpl.ledger", "plots"),
+    "refimpl/checks.py": ("refimpl",),
     "refimpl/attention": ("refimpl.mamba", "refimpl.ledger", "plots"),
     "refimpl/mamba": ("refimpl.attention", "refimpl.ledger", "plots"),
     "refimpl/ledger.py": ("refimpl.attention", "refimpl.mamba", "refimpl.calculus", "plots"),
