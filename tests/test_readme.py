@@ -53,8 +53,9 @@ def pictures():
     """The README's list of pictures, as the scripts have it: each image with its caption below."""
     blocks = []
     for name in names():
-        caption = textwrap.fill(f"`{name}`: {script(name).CAPTION}", 120, break_on_hyphens=False, break_long_words=False)
-        blocks.append(f"![{script(name).TITLE}](plots/figures/{name}.png)\n\n{caption}\n")
+        figure = script(name)
+        caption = textwrap.fill(f"`{name}`: {figure.CAPTION}", 120, break_on_hyphens=False, break_long_words=False)
+        blocks.append(f"![{figure.TITLE}](plots/figures/{name}.png)\n\n{caption}\n")
     return "\n".join(blocks)
 
 
