@@ -175,13 +175,21 @@ def unreadable(text):
     return found
 
 
+DOCSTRINGS = {
+    f"{name} {getattr(node, 'name', '')}": ast.get_docstring(node) or ""
+    for name, tree in TREES.items()
+    if name.startswith("refimpl/")
+    for node in ast.walk(tree)
+    if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+}
+
+
+def test_every_formula_of_a_docstring_has_both_ends():
+    assert [where for where, text in DOCSTRINGS.items() if text.count("$") % 2] == []
+
+
 def test_every_formula_of_every_docstring_can_be_read():
-    for name, tree in TREES.items():
-        if name.startswith("refimpl/"):
-            for node in ast.walk(tree):
-                if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
-                    where = f"{name} {getattr(node, 'name', '')}"
-                    assert unreadable(ast.get_docstring(node) or "") == [], where
+    assert {where: wrong for where, text in DOCSTRINGS.items() if (wrong := unreadable(text))} == {}
 
 
 def test_every_formula_of_the_ledger_can_be_read():
