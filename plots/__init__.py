@@ -6,6 +6,7 @@ A script NAME.py (the name on the command line has hyphens for its underscores) 
     STATEMENTS  the ledger's ids that it shows
     SETTINGS    a dict: every number that was chosen; each of them reaches the run
     QUICK       the settings that --quick replaces
+    CAPTION     one or two sentences: what is shown, what to see
 
 and four functions, of which the first alone runs anything:
 
@@ -15,7 +16,9 @@ and four functions, of which the first alone runs anything:
     picture(found, settings) -> figure                   from plots.style.figure
 """
 
+FORMATS = ("png", "pdf", "svg")  # of a picture; the first without --format
+
 
 def sizes(kind, settings):
-    """An instance of a NamedTuple class, of those of its fields that the settings name; the others keep their default."""
+    """A NamedTuple of the class `kind`: the fields that the settings name from there, the others by default."""
     return kind(**{name: settings[name] for name in kind._fields if name in settings})

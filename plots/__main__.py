@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from plots import FORMATS
 from refimpl.commands import Parser, integer, run, unknown
 
 FOLDER = Path(__file__).parent
@@ -32,6 +33,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (all without one)")
     parser.add_argument("--quick", action="store_true", help="smaller sizes for a first look; verdicts may differ")
     parser.add_argument("--out", type=folder, default=Path("plots-out"), help="the folder to write to (./plots-out)")
+    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="of the pictures: png, pdf or svg (png)")
     parser.add_argument("--seed", type=integer(0), default=0, help="an integer >= 0 (0)")
     parser.add_argument("--jobs", type=integer(1, 256), default=os.cpu_count() or 1, help="worker processes (cores)")
     parser.add_argument("--list", action="store_true", help="print each name and title, and draw nothing")
@@ -47,7 +49,7 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(chosen, 1):
         print(f"[{number} of {len(chosen)}]", end=" ", file=sys.stderr)
-        draw(name, arguments.out, arguments.quick, arguments.seed, arguments.jobs)
+        draw(name, arguments.out, arguments.quick, arguments.seed, arguments.jobs, arguments.format)
     print(f"pictures, numbers and REPORT.md are in {arguments.out}", file=sys.stderr)
 
 
@@ -57,8 +59,8 @@ def folder(text):
     return Path(text)
 
 
-def draw(name, out, quick, seed, jobs):
-    """NAME.png and NAME.json in `out`, and REPORT.md again."""
+def draw(name, out, quick, seed, jobs, kind="png"):
+    """The picture, NAME.png or of another kind, and NAME.json in `out`, and REPORT.md again."""
     from plots import report, style
 
     module, start = script(name), time.perf_counter()
@@ -71,7 +73,7 @@ def draw(name, out, quick, seed, jobs):
     with style.defaults():
         found = module.measure(settings, seed, jobs, progress)
         claims, numbers = module.claims(found, settings), module.numbers(found, settings)
-        report.write(out / f"{name}.png", style.png(module.picture(found, settings)))
+        report.write(out / f"{name}.{kind}", style.drawn(module.picture(found, settings), kind))
     seconds = time.perf_counter() - start
     report.save_json(out, name, module, settings, seed, quick, claims, numbers, seconds)
     report.save_report(out)

@@ -1,4 +1,4 @@
-"""What a figure leaves behind: NAME.png, NAME.json, and REPORT.md from every NAME.json in the folder."""
+"""What a figure leaves behind: a picture, NAME.json, and REPORT.md from every NAME.json in the folder."""
 
 import json
 import math
@@ -12,6 +12,7 @@ import numpy
 import scipy
 
 import refimpl
+from plots import FORMATS
 
 CLAIM = "claim paper measured threshold settings holds".split()
 KEYS = "name statements quick seed settings claims numbers seconds versions".split()
@@ -83,7 +84,10 @@ def save_report(out):
         quick = " (quick: smaller than the paper's sizes)" if row["quick"] else ""
         lines += [f"## {row['name']}{quick}", ""]
         lines += [f"States: {'; '.join(row['statements'])}. Seed {row['seed']}, {row['seconds']} s.", ""]
-        lines += [f"![{row['name']}]({row['name']}.png)", ""]
+        for kind in FORMATS:
+            if (Path(out) / f"{row['name']}.{kind}").is_file():
+                shown = "" if kind == "pdf" else "!"  # a page shows no PDF, it links to it
+                lines += [f"{shown}[{row['name']}]({row['name']}.{kind})", ""]
         if row["claims"]:
             lines += ["| claim | settings | paper | ours | decided by | holds |", "|---|---|---|---|---|---|"]
         for c in row["claims"]:
@@ -98,6 +102,7 @@ def _ours(path):
     """A NAME.json of ours as a dict, None for any other file."""
     try:
         row = json.loads(path.read_text(encoding="utf-8"))
-        return row if list(row) == KEYS and all(c.keys() == dict.fromkeys(CLAIM).keys() for c in row["claims"]) else None
+        ours = list(row) == KEYS and all(list(claim) == CLAIM for claim in row["claims"])
+        return row if ours else None
     except (OSError, ValueError, TypeError, AttributeError):
         return None

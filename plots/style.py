@@ -9,11 +9,13 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-# From dark to light, told apart by lightness as well as by hue; MARKERS and DASHES tell them apart once more.
-COLOURS = ("#1b1e54", "#a02c60", "#e0702c", "#8fb8de", "#6b6b6b")
+# Five colours told apart by lightness alone (L* = 11, 32, 64, 80, 49), as a greyscale print shows them, and by a
+# deuteranope; MARKERS and DASHES tell them apart once more.
+COLOURS = ("#131748", "#8a1a60", "#ea8030", "#a3cbee", "#72794f")
 MARKERS = ("o", "s", "^", "D", "v")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 BAD = "#9e9e9e"  # the colour of a cell without a number
+BAR = "<colorbar>"  # what Matplotlib calls the axes of a colour bar
 
 
 def figure(width, height, rows=1, columns=1, **options):
@@ -23,12 +25,30 @@ def figure(width, height, rows=1, columns=1, **options):
     return fig, fig.subplots(rows, columns, **options)
 
 
-def heatmap(axes, x, y, values, label, log=False, centre=None, low=None, high=None):
+def letters(axes):
+    """(a), (b), ... in front of each panel's title, in reading order, or alone at its left where it has none.
+
+    axes : what `figure` returned, or a list of panels; colour bars are no panels. Called after the titles are set.
+    """
+    panels = [panel for panel in np.ravel(axes) if panel.get_label() != BAR]
+    for letter, panel in zip("abcdefghijklmnopqrstuvwxyz", panels):
+        title = panel.get_title()
+        if title:
+            panel.title.set_text(f"({letter}) {title}")
+        else:
+            panel.set_title(f"({letter})", loc="left")
+
+
+def heatmap(axes, x, y, values, label, log=False, centre=None, low=None, high=None, diverging=False):
     """values[i, j] at (x[j], y[i]) with a colour bar; cells that are not finite are grey, and the label says so.
 
     A log scale shows numbers <= 0 in the colour of the smallest positive one, and says so. A map that
-    is constant or wholly without numbers is drawn too.
+    is constant or wholly without numbers is drawn too. low, high : the ends of the colours; beyond them the
+    colour is that of the end. centre : in the middle of the colours, low and high moved out as far as needed.
+    diverging : two colours that meet, pale, at the centre (1 on a log scale, else 0, unless given): for ratios.
     """
+    if diverging and centre is None:
+        centre = 1 if log else 0
     values = np.asarray(values, dtype=float)
     good = values[np.isfinite(values) & ((values > 0) | (not log))]
     low = low if low is not None else (good.min() if good.size else 0.1)
@@ -40,11 +60,14 @@ def heatmap(axes, x, y, values, label, log=False, centre=None, low=None, high=No
         values = np.where(values <= 0, low, values)
     if not np.all(np.isfinite(values)):
         label += " (grey: no samples)"
-    if centre is not None:  # as far to one side as to the other
+    if centre is not None and log:  # as many times below as above
+        span = max(high / centre, centre / low)
+        low, high = centre / span, centre * span
+    elif centre is not None:  # as far to one side as to the other
         span = max(high - centre, centre - low)
         low, high = centre - span, centre + span
     norm = LogNorm(low, high) if log else Normalize(low, high)
-    colours = matplotlib.colormaps["cividis"].with_extremes(bad=BAD)
+    colours = matplotlib.colormaps["PuOr_r" if diverging else "cividis"].with_extremes(bad=BAD)
     shown = np.ma.masked_invalid(values)
     image = axes.pcolormesh(_edges(x), _edges(y), shown, norm=norm, cmap=colours, rasterized=True)
     bar = axes.figure.colorbar(image, ax=axes)
@@ -67,6 +90,17 @@ def _edges(centres):
 def defaults():
     """Matplotlib's own settings, in which the bundled fonts have every letter that is used."""
     return matplotlib.style.context("default", after_reset=True)
+
+
+def drawn(fig, kind):
+    """The picture as bytes, the same for the same figure: no date in it. kind : one of plots.FORMATS."""
+    if kind == "png":
+        return png(fig)
+    made = io.BytesIO()
+    unsaid = ("Creator", "Producer", "CreationDate") if kind == "pdf" else ("Creator", "Date")
+    with matplotlib.rc_context({"svg.hashsalt": "refimpl", "pdf.fonttype": 42}):  # 42: fonts that journals take
+        fig.savefig(made, format=kind, metadata=dict.fromkeys(unsaid))
+    return made.getvalue()
 
 
 def png(fig, dots=100):

@@ -38,17 +38,17 @@ def main():
         known.update({erratum: entry for entry in list(known.values()) for erratum in entry["errata"]})
         if name not in known:
             parser.error(unknown("id", name, known))
-        show(known[name])
+        _show(known[name])
     elif arguments.json:
         rows = ledger.statements() if arguments.command == "ledger" else ledger.errata()
         print(json.dumps(rows, indent=1))
     elif arguments.command == "ledger":
-        print_ledger(ledger.statements())
+        _print_ledger(ledger.statements())
     else:
-        print_errata(ledger.errata())
+        _print_errata(ledger.errata())
 
 
-def print_ledger(entries):
+def _print_ledger(entries):
     """A line a statement, then the counts of each paper."""
     print(f"{'status':9}  {'evidence':10}  id: title")
     for entry in entries:
@@ -59,7 +59,7 @@ def print_ledger(entries):
     print(NUMBERING)
 
 
-def print_errata(errata):
+def _print_errata(errata):
     """Each erratum with what is printed, what is right and the tests that show it."""
     for erratum in errata:
         print(f"{erratum['id']} (of {erratum['statement']})")
@@ -69,7 +69,7 @@ def print_errata(errata):
             print(f"  shown by {test}")
 
 
-def show(entry):
+def _show(entry):
     """One statement: what it says, the source that states it, its tests and errata, the command that runs them."""
     print(f"{entry['id']}: {entry['title']}")
     print(f"{entry['kind']}, {entry['evidence']}, {entry['status'] or 'status unknown'}")
@@ -80,7 +80,7 @@ def show(entry):
     if entry["uses"]:
         print(f"Uses: {'; '.join(entry['uses'])}")
     for place in entry["code"]:
-        print(f"\n# {place}\n{source(place)}")
+        print(f"\n# {place}\n{_source(place)}")
     print("\nTests:" if entry["tests"] else "\nTests: none here")
     for test in entry["tests"] or []:
         print(f"  {test}")
@@ -95,7 +95,7 @@ def show(entry):
         print(f"\npython -m pytest {' '.join(dict.fromkeys(to_run))}")
 
 
-def source(place):
+def _source(place):
     """The text of a definition, or a module's docstring, from refimpl.attention.model:output."""
     module, _, name = place.partition(":")
     text = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")

@@ -27,7 +27,11 @@ class Diverged(FloatingPointError):
 
 
 def finite(name, x):
-    """x as a float64 array, at least one number in it and every one finite; else ValueError."""
+    """An array as float64.
+
+    name : what the error calls it.  x : what np.asarray takes, of real numbers, of any shape.
+    Returns a float64 array.  Raises ValueError for an x that is empty, or has a number that is not finite.
+    """
     try:
         x = np.asarray(x)
         if x.dtype.kind not in "biufO":  # no text, no dates, no complex numbers
@@ -43,7 +47,12 @@ def finite(name, x):
 
 
 def arrays(**named):
-    """The named arguments as float64 arrays whose axes agree; each is given as (value, letters)."""
+    """The named arguments as float64 arrays whose axes agree.
+
+    named : each as name=(value, letters): a letter an axis, a digit an axis of that length, dots the batch axes.
+    Returns the array, or a list of them in the order given.
+    Raises ValueError for what is not finite, for axes of another number or length, for other batch axes.
+    """
     sizes, batch, result = {}, None, []
     for name, (x, letters) in named.items():
         x, axes = finite(name, x), letters.removeprefix("...")
@@ -66,7 +75,10 @@ def arrays(**named):
 
 
 def same_last_axis(**named):
-    """The named arguments as float64 arrays with last axes of one length; leading axes may broadcast."""
+    """Two arguments as float64 arrays with last axes of one length, whose leading axes broadcast.
+
+    named : two arrays by their names, as s=s, v=v.  Returns both.  Raises ValueError that names the second.
+    """
     (first, a), (second, b) = ((name, finite(name, x)) for name, x in named.items())
     if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[-1]:
         raise ValueError(f"{second}: last axis must be that of {first}, got {b.shape} and {a.shape}")
@@ -78,7 +90,11 @@ def same_last_axis(**named):
 
 
 def matrix(W, **vector):
-    """W as a float64 array (d, d), d that of the named vector; refused with its size where it is above LARGEST."""
+    """A square matrix as float64.
+
+    W : (d, d).  vector : one array by its name, as p=p, of shape (d,).
+    Returns W.  Raises ValueError for another shape, or for a W of more bytes than LARGEST, before it is read.
+    """
     ((name, v),) = vector.items()
     try:
         shape = np.shape(W)
@@ -90,7 +106,11 @@ def matrix(W, **vector):
 
 
 def diagonal(name, Sigma, d):
-    """A covariance's diagonal as a float64 array, one number or (d,), non-negative."""
+    """A covariance's diagonal as float64.
+
+    name : what the error calls it.  Sigma : one number or (d,), non-negative.  d : the dimension.
+    Returns Sigma.  Raises ValueError for others.
+    """
     Sigma = finite(name, Sigma)
     if Sigma.shape not in ((), (d,)) or np.any(Sigma < 0):
         raise ValueError(f"{name}: must be the diagonal, non-negative, one number or ({d},), got shape {Sigma.shape}")
@@ -98,7 +118,11 @@ def diagonal(name, Sigma, d):
 
 
 def labels(name, Y):
-    """Y as a float64 array of -1 and +1; else ValueError with the labels that were found."""
+    """Labels as float64.
+
+    name : what the error calls them.  Y : -1 or +1, of any shape.
+    Returns Y.  Raises ValueError, with the labels that were found, for others.
+    """
     Y = finite(name, Y)
     if not np.all(np.abs(Y) == 1):
         raise ValueError(f"{name}: labels must be -1 or +1, found {[float(y) for y in np.unique(Y)[:5]]}")
@@ -106,7 +130,12 @@ def labels(name, Y):
 
 
 def number(name, x, least=-np.inf, most=np.inf, above=None):
-    """x as a float in [least, most], and above `above` where given; else ValueError."""
+    """A number as a float.
+
+    name : what the error calls it.  x : the number.  least, most : its range, both ends in it.
+    above : what it must exceed, or None.
+    Returns a float.  Raises ValueError, which says the range, for others.
+    """
     bounds = f"> {above:g}" if above is not None else f"in [{least:g}, {most:g}]"
     if above is not None and most < np.inf:
         bounds += f" and <= {most:g}"
@@ -121,7 +150,11 @@ def number(name, x, least=-np.inf, most=np.inf, above=None):
 
 
 def count(name, k, least=1):
-    """k as an int, at least `least`; a float of integral value, as 1e12, is one. Else ValueError."""
+    """A count as an int; a float of integral value, as 1e12, is one.
+
+    name : what the error calls it.  k : the count.  least : the least that is allowed.
+    Returns an int.  Raises ValueError for others, True and False among them.
+    """
     whole = isinstance(k, (int, np.integer)) or (isinstance(k, (float, np.floating)) and float(k).is_integer())
     if isinstance(k, (bool, np.bool_)) or not whole or k < least:
         raise ValueError(f"{name}: must be an integer >= {least}, got {k!r}")
@@ -129,7 +162,11 @@ def count(name, k, least=1):
 
 
 def fits(name, *shape):
-    """Refuse an array of that shape where it would take more than LARGEST bytes."""
+    """Refuse an array that would be too large.
+
+    name : what the error calls it.  shape : its lengths, one argument each.
+    Raises ValueError where float64 numbers of that shape take more than LARGEST bytes.
+    """
     size = 8 * math.prod(shape)
     if size > LARGEST:
         raise ValueError(f"{name}: shape {shape} would take {size / 2**30:.1f} GiB, more than {LARGEST / 2**30:g}")

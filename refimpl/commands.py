@@ -18,7 +18,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def integer(least, most=None):
-    """An argparse type: an integer of at least `least`, at most `most`; the message says the range."""
+    """An argparse type: a text as an integer in a range, or an error that says the range.
+
+    least, most : the range, both ends in it; most may be None.  Returns a function of the text.
+    """
     span = f">= {least}" if most is None else f"from {least} to {most}"
 
     def convert(text):
@@ -34,7 +37,10 @@ def integer(least, most=None):
 
 
 def unknown(kind, name, known):
-    """The line for a name that is none of the known ones, with the nearest of them."""
+    """The line for a name that is none of the known ones, with the nearest of them.
+
+    kind : what it is a name of.  name : the unknown one.  known : all names.  Returns the line.
+    """
     lower = {one.lower(): one for one in known}
     near = [one for one in lower if one.startswith(name.lower())]  # the parts of a statement first
     near += [one for one in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.3) if one not in near]
@@ -45,6 +51,7 @@ def unknown(kind, name, known):
 def run(prog, main):
     """Call main() and exit: 0 or what it returns, 1 with one line for failed work, 130 for Ctrl-C.
 
+    prog : the name before that line.  main : a function without arguments.
     Failed work is an OSError, a ValueError, or a FloatingPointError (divergence). Anything else
     is a bug and keeps its traceback.
     """

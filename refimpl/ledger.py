@@ -19,6 +19,7 @@ EVIDENCE = "identity inequality trend figure setting unchecked".split()
 def load(path=PACKAGE / "ledger.toml"):
     """ledger.toml as two dicts, statements and errata, each id -> its table, in the file's order.
 
+    path : the file.
     Raises ValueError for an id that stands twice.
     """
     with open(path, "rb") as file:
@@ -35,7 +36,10 @@ def load(path=PACKAGE / "ledger.toml"):
 
 
 def code_tags(package=PACKAGE):
-    """What the docstrings under a package state: id -> ["refimpl.attention.model:output", ...]."""
+    """What the docstrings under a package state: id -> ["refimpl.attention.model:output", ...].
+
+    package : its folder.
+    """
     tags = {}
     for place, node in public_definitions(package):
         for statement in stated(node):
@@ -44,7 +48,10 @@ def code_tags(package=PACKAGE):
 
 
 def public_definitions(package=PACKAGE):
-    """Every module, public class and public function under a package: a list of (place, node)."""
+    """Every module, public class and public function under a package: a list of (place, node).
+
+    package : its folder.  A place is "refimpl.attention.model" or "refimpl.attention.model:output".
+    """
     found = []
     for path in sorted(package.rglob("*.py")):
         module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
@@ -57,7 +64,10 @@ def public_definitions(package=PACKAGE):
 
 
 def stated(node):
-    """The ids in the line `States: ID; ID` that ends a docstring."""
+    """The ids in the line `States: ID; ID` that ends a docstring.
+
+    node : a module, class or function of an ast.  Returns a list, empty without such a line.
+    """
     last = (ast.get_docstring(node) or "").rpartition("\n")[2]
     if not last.startswith("States: "):
         return []
@@ -65,7 +75,10 @@ def stated(node):
 
 
 def test_marks(tests=TESTS, mark="states"):
-    """What the tests are marked with: id -> ["tests/test_x.py::test_y", ...], no parameters."""
+    """What the tests are marked with: id -> ["tests/test_x.py::test_y", ...], no parameters.
+
+    tests : their folder.  mark : "states" or "erratum".
+    """
     marks = {}
     for path in sorted(tests.rglob("test_*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:

@@ -22,7 +22,8 @@ def sweep(function, settings, jobs=1, progress=None):
 
     Workers are spawned: a script that calls this with jobs > 1 needs the guard if __name__ == "__main__".
     function : defined at a module's top level, so that a spawned worker can find it.
-    settings : a list of tuples.  progress(done, of) is called after each cell.
+    settings : a list of tuples.  jobs : workers; with 1, no process is started.
+    progress : called as progress(done, of) after each cell, or None.
     A cell that raises FloatingPointError (divergence) gives that exception as its result, and
     the others go on. Any other exception ends the sweep. Raises ValueError for a function that
     cannot be sent to a worker.
@@ -51,7 +52,10 @@ def sweep(function, settings, jobs=1, progress=None):
 
 
 def complete(results):
-    """The results of a sweep in which every cell counts; where one diverged, its exception is raised."""
+    """The results of a sweep in which every cell counts.
+
+    results : as sweep returns them.  Returns them.  Raises the FloatingPointError of the first that diverged.
+    """
     for result in results:
         if isinstance(result, FloatingPointError):
             raise result

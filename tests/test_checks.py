@@ -65,6 +65,15 @@ def test_the_other_doors():
             call()
 
 
+@pytest.mark.parametrize("k", [1280, 1280.0, np.float32(1280), np.uint16(1280)])
+def test_a_count_may_come_as_a_float_of_integral_value(k):
+    """One rule for all: 1e12 tokens may be written so, and what comes out is an int."""
+    assert count("k", k) == 1280 and type(count("k", k)) is int and count("d", 1e12) == 10**12
+    for bad in (k + 0.5, -k if k != np.uint16(1280) else -1, np.inf, np.nan, "3", None, [3], 1 + 0j):
+        with pytest.raises(ValueError, match="^k: must be an integer >= 1, got "):
+            count("k", bad)
+
+
 def test_divergence_keeps_its_step_and_state_between_processes():
     error = pickle.loads(pickle.dumps(Diverged("diverged: step 3", 3, np.ones(2))))
     assert (str(error), error.step, error.state.tolist()) == ("diverged: step 3", 3, [1, 1])

@@ -1,7 +1,7 @@
-"""What both papers differentiate, each derivative beside its function.
+r"""What both papers differentiate, each derivative beside its function.
 
-softmax      : probabilities, J(s) = diag(s) - s s^T, J(s) v without forming J
-gating       : the gate product G_i and its derivatives
+softmax      : probabilities, $J(s) = \mathrm{diag}(s) - s s^\top$, $J(s) v$ without forming J
+gating       : the gate product $G_i$ and its derivatives
 losses       : logistic, hinge, squared, cross-entropy
 differences  : central differences, which know none of the above
 """

@@ -24,7 +24,8 @@ def central_difference(f, x):
 def one_sided_differences(f, x):
     """The difference quotients from the left and from the right: at a kink, the ends of the subgradients.
 
-    f, x and the shape of each of the two results as in central_difference.
+    f, x : as in central_difference.  Returns (left, right), each of the shape of its result.
+    Raises ValueError for an x that is empty or not finite.
     """
     x = finite("x", x)
     return _differences(f, x, -1, 0), _differences(f, x, 0, 1)

@@ -1,12 +1,11 @@
-"""The losses of both papers and their derivatives, as functions of the margin or the output.
+r"""The losses of both papers, each with its derivative below it, as functions of the margin or the output.
 
-    loss               of           derivative
-    logistic(z)        z = Y f      logistic_derivative(z)    = -sigmoid(-z)
-    hinge(z)           z = Y f      hinge_derivative(z)       = -1 where z < 1, else 0
-    squared(f, y)      f            squared_derivative(f, y)  = f - y
-    cross_entropy(F, k) F (..., K)  cross_entropy_gradient    = softmax(F) - onehot(k)
+logistic : of the margin $z = Y f$, with $\ell'(z) = -\sigma(-z)$.
+hinge : of the margin, with the derivative $-1$ where $z < 1$, else $0$.
+squared : of the output f, with the derivative $f - y$.
+cross_entropy : of K outputs F, with the gradient $S(F) - e_k$.
 
-All hold to +-1e4 and beyond, on arrays of any shape.
+All hold to $\pm 10^4$ and beyond, on arrays of any shape.
 """
 
 import numpy as np

@@ -7,6 +7,13 @@ from refimpl.calculus.differences import central_difference, gradient_error, one
 from refimpl.calculus.softmax import softmax, softmax_jvp
 
 
+def test_derivatives_worked_by_hand():
+    """x^2 y at (3, 2): (2xy, x^2) = (12, 9); the kink of |x| at 0: -1 from the left, 1 from the right."""
+    np.testing.assert_allclose(central_difference(lambda x: x[0] ** 2 * x[1], [3.0, 2.0]), [12, 9], rtol=1e-9)
+    left, right = one_sided_differences(lambda x: np.abs(x[0]), [0.0])
+    np.testing.assert_allclose((left[0], right[0]), (-1, 1))
+
+
 def test_a_quadratic_form_exactly_up_to_rounding():
     A = np.arange(9.0).reshape(3, 3)
     x = np.array([1.0, -2.0, 3.0])
@@ -42,8 +49,13 @@ def test_float32_and_integers_are_cast_before_the_step():
 
 
 def test_the_two_sides_of_a_kink():
-    left, right = one_sided_differences(lambda x: np.abs(x[0]), [0.0])
-    np.testing.assert_allclose((left[0], right[0]), (-1, 1))
+    """At max(2x, -3x) + 5x, and at a point beside the kink: each side its own slope, then both the same."""
+
+    def f(x):
+        return np.maximum(2 * x[0], -3 * x[0]) + 5 * x[0]
+
+    np.testing.assert_allclose(one_sided_differences(f, [0.0]), [[2], [7]], rtol=1e-9)
+    np.testing.assert_allclose(one_sided_differences(f, [1.0]), [[7], [7]], rtol=1e-9)
 
 
 def test_a_gradient_of_another_shape_is_refused():

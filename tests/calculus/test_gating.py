@@ -12,6 +12,27 @@ from refimpl.calculus.losses import sigmoid
 from tests.strategies import logits, weights_and_vector
 
 
+@pytest.mark.states("mamba Eq. 3", "mamba Lemma 6")
+def test_gates_worked_by_hand():
+    """sigma = 1/2, 1/4, 1/5 (a = 0, -log 3, -log 4): G = 1/2 3/4 4/5, 1/4 4/5, 1/5 = 0.3, 0.2, 0.2, in sum 1 - 0.3.
+
+    Lemma 6, the third being the query: 2 * 0.3 + 0.2 = 0.8, and 1/c = 4.
+    """
+    a = np.array([0.0, -np.log(3), -np.log(4)])
+    np.testing.assert_allclose(gate(a), [0.3, 0.2, 0.2], rtol=1e-14)
+    np.testing.assert_allclose(gate_prefix(a), [0.3, 0.5, 0.7], rtol=1e-14)
+    np.testing.assert_allclose(distance_mass(a), (0.8, 4), rtol=1e-14)
+
+
+@pytest.mark.states("mamba Section 11.3 (gradient of w)")
+def test_derivatives_worked_by_hand():
+    """The same gates: G_i (1 - sigma_i) on the diagonal, -G_i sigma_s right of it, and its columns summed by v."""
+    a, v = np.array([0.0, -np.log(3), -np.log(4)]), np.array([1.0, 2.0, 3.0])
+    J = [[0.15, -0.075, -0.06], [0, 0.15, -0.04], [0, 0, 0.16]]
+    np.testing.assert_allclose(gate_jacobian(a), J, rtol=1e-14, atol=1e-17)
+    np.testing.assert_allclose(gate_vjp(a, v), [0.15, -0.075 + 0.3, -0.06 - 0.08 + 0.48], rtol=1e-13)
+
+
 def by_the_definition(sigma):
     """G and its prefix sums from the gate values sigma, entry by entry, in whatever arithmetic they bring."""
     gates = []
@@ -61,7 +82,8 @@ def test_extreme_gates_are_finite_and_sum_to_what_does_not_pass(a):
     np.testing.assert_allclose(examples + sigmoid(a[..., -1]) + passes, 1, rtol=1e-12)
 
 
-def test_products_that_underflow_are_not_divided_by():  # case B1
+def test_products_that_underflow_are_not_divided_by():
+    """Hundreds of open gates, thousands of closed ones: a product of 1 - sigma that underflows or is far from 1."""
     G = gate(np.full(400, 3.0))
     np.testing.assert_allclose(G[[-1, -2]], [0.952574126822433, 0.045176659730912], rtol=1e-12)
     assert np.all(np.isfinite(G)) and abs(G.sum() - 1) <= 1e-12
@@ -70,7 +92,8 @@ def test_products_that_underflow_are_not_divided_by():  # case B1
     assert abs(G.sum() + np.prod(sigmoid(np.full(2000, 8.0))) - 1) <= 1e-12
 
 
-def test_a_large_early_term_leaves_the_later_ones_exact():  # case B3: no difference of cumulative sums
+def test_a_large_early_term_leaves_the_later_ones_exact():
+    """Nothing is a difference of cumulative sums, in which a pre-activation of 1e17 would swallow the others."""
     G = gate(np.array([1e17, 0.0, 0.0, 0.0]))
     np.testing.assert_allclose(G, [0.125, 0.125, 0.25, 0.5], rtol=1e-15)
 
@@ -114,7 +137,8 @@ def test_bad_arguments_are_named(function):
             function(bad)
 
 
-def test_a_jacobian_too_large_is_refused_before_it_is_made():  # case H4
+def test_a_jacobian_too_large_is_refused_before_it_is_made():
+    """200 prompts of 2,000 positions: 6 GiB for the Jacobians, nothing of the kind for the product."""
     with pytest.raises(ValueError, match="^gate_jacobian: .*GiB"):
         gate_jacobian(np.zeros((200, 2000)))
     assert gate_vjp(np.zeros((200, 2000)), np.ones(2000)).shape == (200, 2000)

@@ -14,6 +14,34 @@ from tests.strategies import floats, logits, vectors
 
 
 @pytest.mark.states("attention Eq. 3")
+def test_logistic_by_hand():
+    """z = log 3: log(1 + 1/3) = log 4 - log 3, slope -1/(1 + 3); z = 0: log 2, slope -1/2."""
+    np.testing.assert_allclose(losses.sigmoid([np.log(3), 0, -np.log(3)]), [0.75, 0.5, 0.25], rtol=1e-15)
+    np.testing.assert_allclose(losses.logistic([np.log(3), 0]), np.log([4 / 3, 2]), rtol=1e-14)
+    np.testing.assert_allclose(losses.logistic_derivative([np.log(3), 0]), [-0.25, -0.5], rtol=1e-15)
+
+
+@pytest.mark.states("mamba Section 2 (training objective)")
+@pytest.mark.parametrize("z, loss, slope", [(-1e4, 10001, -1), (0, 1, -1), (0.75, 0.25, -1), (1, 0, 0), (7, 0, 0)])
+def test_hinge_by_hand(z, loss, slope):
+    assert (losses.hinge(z), losses.hinge_derivative(z)) == (loss, slope)
+
+
+@pytest.mark.states("mamba Section 14 (regression)")
+def test_squared_by_hand():
+    """f = 3, y = 1: half of 2^2, and the slope 2."""
+    assert (losses.squared(3, 1), losses.squared_derivative(3, 1)) == (2, 2)
+
+
+@pytest.mark.states("attention Section F")
+def test_cross_entropy_by_hand():
+    """F = log 1, log 2, log 5, so that P = 1/8, 2/8, 5/8: -log P_2 = log 4, and its gradient is P less one at 2."""
+    F = np.log([1.0, 2.0, 5.0])
+    assert losses.cross_entropy(F, 1) == pytest.approx(np.log(4), rel=1e-15)
+    np.testing.assert_allclose(losses.cross_entropy_gradient(F, 1), [0.125, -0.75, 0.625], rtol=1e-14)
+
+
+@pytest.mark.states("attention Eq. 3")
 @given(z=floats(700))
 @example(z=-1e4)
 @example(z=1e4)
@@ -33,12 +61,6 @@ def test_logistic_and_its_derivative_in_many_digits(z):
 def test_logistic_derivative_by_differences(z):
     by_differences = np.diag(central_difference(losses.logistic, z))
     np.testing.assert_allclose(losses.logistic_derivative(z), by_differences, rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.states("mamba Section 2 (training objective)")
-@pytest.mark.parametrize("z, loss, slope", [(-1e4, 10001, -1), (0, 1, -1), (0.75, 0.25, -1), (1, 0, 0), (7, 0, 0)])
-def test_hinge_by_hand(z, loss, slope):
-    assert (losses.hinge(z), losses.hinge_derivative(z)) == (loss, slope)
 
 
 @pytest.mark.states("mamba Section 2 (training objective)")
