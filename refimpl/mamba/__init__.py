@@ -2,30 +2,29 @@ r"""Li et al. 2025, "How Can Mamba Learn In Context with Outliers and Generalize
 
 Reading table, in the paper's order; the tests are in tests/mamba, test_gating and test_losses in tests/calculus.
 
-    section                     module           main functions                                      tests
-    2, 11.1: Eqs. 1, 3          model            recurrence, unrolled, gathered, attention, output   test_model
-    2, 11.2, 11.3               model            loss_gradient, output_gradient_W_C,                 test_model
-                                                 output_gradient_W_B, output_gradient_w
-    2: the hinge                calculus.losses  hinge, hinge_derivative, sigmoid                    test_losses
-    2, 11.3, Lemma 6            calculus.gating  gate, gate_jacobian, gate_vjp, distance_mass        test_gating
-    3.2, Condition 1            tasks            orthogonal_patterns, all_tasks, cycle, condition_1  test_prompts
-    3.2: Eqs. 2, 4, 5           prompts          training_prompts, test_prompts, tokens              test_prompts
-    2, 8.3                      training         initial, start, sgd, error                          test_training
-    (ours)                      patterns         axes, encode, forward, gradient                     test_patterns
-    3.5: Corollaries            mechanism        attention_mass, outlier_gate, local_bias            test_mechanism
-    3.3, 3.4, 10                guarantees       theorem_1_conditions, ..., few_clean, many_flipped  test_guarantees
-    Lemma 3, Eqs. 15-17, 21-22  dynamics         laplacian, growth_rate, mu_block, step_noise        test_dynamics
-    Lemmas 4, 5, Eqs. 18-20,    gate_dynamics    gate_step, first_phase, logarithmic                 test_gate_dynamics
-    23-34
-    (ours)                      scaling          iterations_law, iterations_needed, exponent         test_guarantees
-    (ours)                      boundaries       Probe, boundary                                     test_guarantees
-    3.1, 4.1: Figure 2          experiments      figure_2, through_training, gate_values             test_experiments
-    9: Lemmas 1, 2              concentration    upper_tail, lower_tail, sub_gaussian_norm           test_concentration
-    12                          recurrences      recurrence, gated_sum, chunked, output              test_recurrences
-    12, Eq. 35                  decays           mamba2_decay, mamba2_gradient, own_gate_gradient    test_recurrences
-    12 (ours)                   architectures    LAYERS, gradient, trained, errors                   test_recurrences
-    13: Eq. 36                  multiclass       block_prompt, output, loss_gradient, run            test_multiclass
-    14                          regression       regression_prompts, loss_gradient, label_average    test_regression
+    section                     module           main functions                                      tests 2, 11.1:
+    Eqs. 1, 3          model            recurrence, unrolled, gathered, attention, output   test_model 2, 11.2, 11.3
+    model            loss_gradient, output_gradient_W_C,                 test_model output_gradient_W_B,
+    output_gradient_w 2: the hinge                calculus.losses  hinge, hinge_derivative, sigmoid
+    test_losses 2, 11.3, Lemma 6            calculus.gating  gate, gate_jacobian, gate_vjp, distance_mass
+    test_gating 3.2, Condition 1            tasks            orthogonal_patterns, all_tasks, cycle, condition_1
+    test_prompts 3.2: Eqs. 2, 4, 5           prompts          training_prompts, test_prompts, tokens
+    test_prompts 2, 8.3                      training         initial, start, sgd, error
+    test_training (ours)                      patterns         axes, encode, forward, gradient
+    test_patterns 3.5: Corollaries            mechanism        attention_mass, outlier_gate, local_bias
+    test_mechanism 3.3, 3.4, 10                guarantees       theorem_1_conditions, ..., few_clean, many_flipped
+    test_guarantees Lemma 3, Eqs. 15-17, 21-22  dynamics         laplacian, growth_rate, mu_block, step_noise
+    test_dynamics Lemmas 4, 5, Eqs. 18-20,    gate_dynamics    gate_step, first_phase, logarithmic
+    test_gate_dynamics 23-34 (ours)                      scaling          iterations_law, iterations_needed,
+    exponent         test_guarantees (ours)                      boundaries       Probe, boundary
+    test_guarantees 3.1, 4.1: Figure 2          experiments      figure_2, through_training, gate_values
+    test_experiments 9: Lemmas 1, 2              concentration    upper_tail, lower_tail, sub_gaussian_norm
+    test_concentration 12                          recurrences      recurrence, gated_sum, chunked, output
+    test_recurrences 12, Eq. 35                  decays           mamba2_decay, mamba2_gradient, own_gate_gradient
+    test_recurrences 12 (ours)                   architectures    LAYERS, gradient, trained, errors
+    test_recurrences 13: Eq. 36                  multiclass       block_prompt, output, loss_gradient, run
+    test_multiclass 14                          regression       regression_prompts, loss_gradient, label_average
+    test_regression
 
 Read model first, then prompts; patterns says why training may forget d. Data flow of a training step:
 rng -> Prompts (indices) -> P (patterns.encode, or prompts.tokens) -> gradient -> Weights.

@@ -23,9 +23,9 @@ def upper_tail(m, p, gamma):
     r"""Lemma 1. $\Pr(\hat p \ge (1 + \gamma) p) \le e^{-m p \gamma^2 / (2 + \gamma)}$ for $\gamma \ge 0$: both sides.
 
     By Markov and convexity of $e^{\lambda x}$ on [0, 1] (a coin has the largest exponential moment) the left side
-    is at most $e^{-m p \phi(\gamma)}$, $\phi(\gamma) = (1 + \gamma) \ln(1 + \gamma) - \gamma$, and
-    $\ln(1 + \gamma) \ge 2\gamma / (2 + \gamma)$ gives $\phi \ge \gamma^2 / (2 + \gamma)$. The printed $\gamma^2 / 3$
-    follows where $\gamma \le 1$ and is no bound beyond printed_range.
+    is at most $e^{-m p \phi(\gamma)}$, $\phi(\gamma) = (1 + \gamma) \ln(1 + \gamma) - \gamma$, and $\ln(1 + \gamma)
+    \ge 2\gamma / (2 + \gamma)$ gives $\phi \ge \gamma^2 / (2 + \gamma)$. The printed $\gamma^2 / 3$ follows where
+    $\gamma \le 1$ and is no bound beyond printed_range.
 
     m : independent coins of mean p in (0, 1].  gamma >= 0.  Returns (left, right), the left one exact for coins.
     Raises ValueError for numbers out of these ranges.
@@ -40,8 +40,8 @@ def upper_tail(m, p, gamma):
 def lower_tail(m, p, gamma):
     r"""Lemma 1. $\Pr(\hat p \le (1 - \gamma) p) \le e^{-m p \gamma^2 / 2}$ for every $\gamma \ge 0$: both sides.
 
-    As above with $\phi(-\gamma) = (1 - \gamma) \ln(1 - \gamma) + \gamma \ge \gamma^2 / 2$; past $\gamma = 1$ the left
-    side is 0.
+    As above with $\phi(-\gamma) = (1 - \gamma) \ln(1 - \gamma) + \gamma \ge \gamma^2 / 2$; past $\gamma = 1$ the
+    left side is 0.
 
     Arguments, what is returned and raised : as in upper_tail.
 
@@ -55,11 +55,11 @@ def lower_tail(m, p, gamma):
 def printed_range(p):
     r"""Lemma 1. The largest $\gamma \le 1/p - 1$ up to which $e^{-m p \gamma^2 / 3}$ bounds the upper tail for every m.
 
-    It does where $\mathrm{KL}((1 + \gamma) p \,\|\, p) \ge p \gamma^2 / 3$ (Chernoff), and by Cramer's theorem fails
-    for large m where not. For p to 0 that is 1.82, the root of $\phi(\gamma) = \gamma^2 / 3$; from p = .13 on it is
-    the whole printed range. The difference of the two sides has a second derivative in $\gamma$ that is p times
-    $1 / ((1 + \gamma)(1 - q)) - 2/3$, $q = (1 + \gamma) p$: it is convex from p = 1/6 on, and below has one dip, past
-    the larger root of $(1 + \gamma)(1 - q) = 3/2$.
+    It does where $\mathrm{KL}((1 + \gamma) p \,\|\, p) \ge p \gamma^2 / 3$ (Chernoff), and by Cramer's theorem
+    fails for large m where not. For p to 0 that is 1.82, the root of $\phi(\gamma) = \gamma^2 / 3$; from p = .13 on
+    it is the whole printed range. The difference of the two sides has a second derivative in $\gamma$ that is p
+    times $1 / ((1 + \gamma)(1 - q)) - 2/3$, $q = (1 + \gamma) p$: it is convex from p = 1/6 on, and below has one
+    dip, past the larger root of $(1 + \gamma)(1 - q) = 3/2$.
 
     p : in (0, 1).  Returns a float.  Raises ValueError for another p.
 
@@ -130,10 +130,11 @@ def exponential_moment(s, x, weights):
 def hoeffding(t, a, x, weights):
     r"""Lemma 2. $\Pr(|\sum_i a_i X_i| \ge t) \le e \cdot \exp(-c t^2 / (K^2 \|a\|^2))$ with $c = 1/(8e)$: both sides.
 
-    Markov: $\Pr(\sum_i a_i X_i \ge t) \le e^{-st + 2e s^2 K^2 \|a\|^2}$, least at $s = t / (4e K^2 \|a\|^2)$, where it
-    is $e^{-t^2 / (8e K^2 \|a\|^2)}$. Both sides together have the factor 2, which is below the printed e.
+    Markov: $\Pr(\sum_i a_i X_i \ge t) \le e^{-st + 2e s^2 K^2 \|a\|^2}$, least at $s = t / (4e K^2 \|a\|^2)$, where
+    it is $e^{-t^2 / (8e K^2 \|a\|^2)}$. Both sides together have the factor 2, which is below the printed e.
 
-    t >= 0.  a : (N,), not all 0.  x, weights : the centred law of each X_i; the left side sums over its n^N outcomes.
+    t >= 0.  a : (N,), not all 0.  x, weights : the centred law of each X_i; the left side sums over its n^N
+    outcomes.
     Returns (left, right).  Raises ValueError for a mean that is not 0, or more than 10^6 outcomes.
 
     States: mamba Lemma 2

@@ -13,18 +13,18 @@ depend on what the tokens hold (always true of G = 1; true of Mamba at w = 0, ne
 import numpy as np
 
 from refimpl.checks import arrays, count, number
+from refimpl.mamba.setting import checked
 from refimpl.mamba.tasks import condition_1
 
 
 def laplacian(tasks, M1):
-    r"""Lemma 3. $L = I - \frac{M_1}{2 |\mathcal T_{tr}|} N$, $N_{jk}$ the number of training tasks on {j, k}, in
-    either order.
+    r"""Lemma 3. $L = I - \frac{M_1}{2 |\mathcal T_{tr}|} N$, $N_{jk}$ the number of training tasks on patterns j and k.
 
-    By Condition 1 each pattern has $2 |\mathcal T_{tr}| / M_1$ tasks, so that L is the normalised Laplacian of the task
-    multigraph: symmetric, rows of sum 0, eigenvalues in [0, 2]. On the cycle they are $1 - \cos(2 \pi k / M_1)$,
-    for all pairs 0 and $M_1 / (M_1 - 1)$, for disjoint pairs 0 and 2.
+    Either order counts. By Condition 1 each pattern has $2 |\mathcal T_{tr}| / M_1$ tasks, so that L is the
+    normalised Laplacian of the task multigraph: symmetric, rows of sum 0, eigenvalues in [0, 2]. On the cycle they
+    are $1 - \cos(2 \pi k / M_1)$, for all pairs 0 and $M_1 / (M_1 - 1)$, for disjoint pairs 0 and 2.
 
-    tasks : (n, 2).  Returns (M1, M1).  Raises ValueError for tasks that do not satisfy Condition 1.
+    tasks : (n, 2).  M1 : patterns.  Returns (M1, M1).  Raises ValueError for tasks that do not satisfy Condition 1.
 
     States: mamba Lemma 3
     """
@@ -36,10 +36,12 @@ def laplacian(tasks, M1):
 
 
 def clean_mass(p_a, l, gated=True):
-    r"""Lemma 3. $S = E \sum_{i \le l} G_i 1[i \text{ clean}]$: $(1 - p_a)(1 - 2^{-l})/2$ for Mamba at w = 0,
-    $(1 - p_a) l$ for G = 1.
+    r"""Lemma 3. $S = E \sum_{i \le l} G_i 1[i \text{ clean}]$, what the gates give clean examples.
 
-    At w = 0 the gates are $2^{-(l+2-i)}$, a geometric sum.  Returns a float.
+    For Mamba at w = 0 the gates are $2^{-(l+2-i)}$ and S is $(1 - p_a)(1 - 2^{-l})/2$, a geometric sum; for G = 1
+    it is $(1 - p_a) l$.
+
+    p_a : in [0, 1].  l : examples.  gated : False for G = 1.  Returns a float.
 
     States: mamba Lemma 3
     """
@@ -51,11 +53,10 @@ def growth_rate(beta, M1, S):
     r"""Lemma 3. $r = \beta^2 S / (2 M_1)$, the rate of the linear system $A^+ = A + \eta r B L$.
 
     $\mu_j^\top(-\partial \ell / \partial W_C)\mu_k = \beta^2 E[1[j_q = k] \sum_i G_i z y_i \, \mu_j^\top W_B p_i]$.
-    The query shows k, its task {k, m}, with probability $N_{km} / (2 |\mathcal T_{tr}|)$; a clean example then shows
-    k ($z y_i = 1$) or m (-1), each with 1/2. The terms of $\nu$, of outliers and of the label column have mean 0
-    ($\kappa$ symmetric, labels fair, Condition 1). So it is
-    $\beta^2 \frac{S}{2} \sum_m \frac{N_{km}}{2 |\mathcal T_{tr}|} (B_{jk} - B_{jm}) = r (BL)_{jk}$; of $W_B$ the
-    same, A for B.
+    The query shows k, its task {k, m}, with probability $N_{km} / (2 |\mathcal T_{tr}|)$; a clean example then
+    shows k ($z y_i = 1$) or m (-1), each with 1/2. The terms of $\nu$, of outliers and of the label column have
+    mean 0 ($\kappa$ symmetric, labels fair, Condition 1). So it is $\beta^2 \frac{S}{2} \sum_m \frac{N_{km}}{2
+    |\mathcal T_{tr}|} (B_{jk} - B_{jm}) = r (BL)_{jk}$; of $W_B$ the same, A for B.
 
     Returns a float.
 
@@ -69,8 +70,8 @@ def mu_block(L, rate, t):
 
     The first step is $\eta r \delta \beta^2 L$: a diagonal entry grows by $\eta \delta \beta^4 S / (2 M_1)$, a
     partner's falls by $\frac{M_1}{2 |\mathcal T_{tr}|} N_{jk}$ times that, and what forms no task stays. From the
-    second step on the powers of L reach the partners' partners: then only the pairs that no path of tasks joins stay
-    at 0.
+    second step on the powers of L reach the partners' partners: then only the pairs that no path of tasks joins
+    stay at 0.
 
     L : (M1, M1) from laplacian.  rate : $\eta r$.  t : steps, >= 0.  Returns (M1, M1).
 
@@ -81,14 +82,14 @@ def mu_block(L, rate, t):
 
 
 def pattern_attention(L, rate, t, beta, delta):
-    r"""Eqs. 16-17.
-    $\mu_j^\top W_B^\top W_C \mu_k = (B^\top A)_{jk} / \beta^2 = \delta^2 \beta^2 (I + \eta r L)^{2t}_{jk}$.
+    r"""Eqs. 16-17. Attention $\mu_j^\top W_B^\top W_C \mu_k = \delta^2 \beta^2 (I + \eta r L)^{2t}_{jk}$ between patterns.
 
-    An outlier on the example adds nothing in the mean: $v^\top W_B^\top W_C \mu_k$ starts at 0 and its labels are fair.
-    The largest eigenvalue of L wins. Where the multigraph is bipartite (an even cycle) it is 2, of the vector that is
-    +1 on one side and -1 on the other, and two patterns of one side, a task never trained, become alike.
+    It is $(B^\top A)_{jk} / \beta^2$. An outlier on the example adds nothing in the mean: $v^\top W_B^\top W_C
+    \mu_k$ starts at 0 and its labels are fair. The largest eigenvalue of L wins. Where the multigraph is bipartite
+    (an even cycle) it is 2, of the vector that is +1 on one side and -1 on the other, and two patterns of one side,
+    a task never trained, become alike.
 
-    Returns (M1, M1).
+    L, rate, t : as in mu_block.  beta, delta : > 0.  Returns (M1, M1).
 
     States: mamba Eqs. 16-17
     """
@@ -102,7 +103,7 @@ def diagonal_growth(L, rate, t, beta, delta):
     Printed with $\beta$ for the $\delta \beta^4$ in it; the left side leaves this line at once, since it is
     exponential in t.
 
-    Returns (left (M1,), right).
+    L, rate, t : as in mu_block.  beta, delta : > 0.  Returns (left (M1,), right).
 
     States: mamba Eqs. 21-22
     """
@@ -110,28 +111,29 @@ def diagonal_growth(L, rate, t, beta, delta):
     return scale * (np.diag(mu_block(L, rate, t)) - 1), t * rate * scale
 
 
-def step_noise(G, beta, kappa_a, outlier_norm, p_a, M1, M2, V, K, delta):
-    r"""Lemma 3. Standard deviation, for one prompt and $\eta = 1$, of the first step of W_C's entries that have mean 0.
+def step_noise(G, setting):
+    r"""Lemma 3. How much the entries of W_C that have mean 0 move in the first step: standard deviations.
 
-    The terms $z G_i y_i \, x^\top W_B p_i \, p_q^\top x'$ are uncorrelated over i where $x$ meets a fair sign of its
-    own ($\kappa_i$ or an outlier's label), so that variances add: e.g. of (v, mu)
-    $\sum_i G_i^2 \frac{p_a}{V M_1} (\delta \kappa_a \|v\|^2 \beta^2)^2$. A batch divides them by B. So the entries
-    are of order $1 / \sqrt{M_1 V}$, $1 / \sqrt{M_1 M_2}$ and $1 / M_2$, equal to the lemma's for $(\nu_k, \nu_k)$
-    alone. W_B's are the transposes.
+    For one prompt and $\eta = 1$. The terms $z G_i y_i \, x^\top W_B p_i \, p_q^\top x'$ are uncorrelated over i
+    where $x$ meets a fair sign of its own ($\kappa_i$ or an outlier's label), so that variances add: e.g. of (v,
+    mu) $\sum_i G_i^2 \frac{p_a}{V M_1} (\delta \kappa_a \|v\|^2 \beta^2)^2$. A batch divides them by B. So the
+    entries are of order $1 / \sqrt{M_1 V}$, $1 / \sqrt{M_1 M_2}$ and $1 / M_2$, equal to the lemma's for $(\nu_k,
+    \nu_k)$ alone. W_B's are the transposes.
 
-    G : (l,) gates of the examples, the same for every prompt.  Returns {"v mu", "nu mu", "mu nu", "nu nu"}.
+    G : (l,) gates of the examples, the same for every prompt.  setting : a Setting.
+    Returns {"v mu": ..., "nu mu": ..., "mu nu": ..., "nu nu": ...}.
 
     States: mamba Lemma 3
     """
-    G, p_a, K = arrays(G=(G, "l")), number("p_a", p_a, 0, 1), number("K", K, 0)
-    beta, delta = number("beta", beta, above=0), number("delta", delta, above=0)
-    squares, own, kappa = np.sum(G**2), delta * beta**4, K / np.sqrt(3)  # kappa ~ U(-K, K)
-    pairs = (1 - p_a) ** 2 / 4 * (np.sum(G) ** 2 - squares)  # two clean examples of one pattern pull alike
+    G, s = arrays(G=(G, "l")), checked(setting)
+    squares, own, kappa = np.sum(G**2), s.delta * s.beta**4, s.K / np.sqrt(3)  # kappa ~ U(-K, K)
+    alike = (1 - s.p_a) ** 2 / 4 * (np.sum(G) ** 2 - squares)  # two clean examples of one pattern pull alike
+    outlier = s.delta * s.kappa_a * s.outlier_norm**2 * s.beta**2
     return {
-        "v mu": delta * kappa_a * outlier_norm**2 * beta**2 * np.sqrt(squares * p_a / (V * M1)),
-        "nu mu": own * kappa * np.sqrt(squares / (M2 * M1)),
-        "mu nu": own * kappa * np.sqrt(2 / M1 * (squares / 2 + pairs) / M2),
-        "nu nu": own * kappa**2 * np.sqrt(squares) / M2,
+        "v mu": outlier * np.sqrt(squares * s.p_a / (s.V * s.M1)),
+        "nu mu": own * kappa * np.sqrt(squares / (s.M2 * s.M1)),
+        "mu nu": own * kappa * np.sqrt(2 / s.M1 * (squares / 2 + alike) / s.M2),
+        "nu nu": own * kappa**2 * np.sqrt(squares) / s.M2,
     }
 
 

@@ -1,6 +1,6 @@
 r"""Section 3.5: attention picks the query's pattern, the gates drop outliers and favour the near.
 
-    same, different = attention_mass(s, prompts.j)           # Corollary 1
+    same, different = attention_mass(scores, prompts.j)      # Corollary 1
     left, right = outlier_gate(a, prompts.s)                 # Corollary 2(i): left <= right
     left, right = local_bias(a, prompts.s)                   # Corollary 2(ii): left >= right
     query, clean, outliers = gate_shares(a, prompts.s)       # Remark 8: they sum to 1 - prod(1 - sigma)
@@ -16,19 +16,19 @@ from refimpl.calculus.losses import sigmoid
 from refimpl.checks import arrays, same_last_axis
 
 
-def attention_mass(s, j):
+def attention_mass(scores, j):
     r"""Corollary 1. $\sum_{i \in N_1} p_i^\top W_B^\top W_C p_{query}$ and the sum over the other examples.
 
     $N_1$ are the examples that share the query's relevant pattern.
 
-    s : (..., l+1) attention, the query's own last.  j : (..., l+1) relevant patterns.
+    scores : (..., l+1) attention, the query's own last.  j : (..., l+1) relevant patterns.
     Returns (same, different), each (...).  Raises ValueError for other shapes or numbers that are not finite.
 
     States: mamba Corollary 1; mamba Remark 7
     """
-    s, j = arrays(s=(s, "...i"), j=(j, "...i"))
+    scores, j = arrays(scores=(scores, "...i"), j=(j, "...i"))
     same = j[..., :-1] == j[..., -1:]
-    return np.sum(s[..., :-1] * same, axis=-1), np.sum(s[..., :-1] * ~same, axis=-1)
+    return np.sum(scores[..., :-1] * same, axis=-1), np.sum(scores[..., :-1] * ~same, axis=-1)
 
 
 def outlier_gate(a, s):
@@ -70,8 +70,8 @@ def local_bias(a, s):
 def gate_shares(a, s):
     r"""Remark 8. The gates' sum, $1 - \prod_i (1 - \sigma(w^\top p_i)) < 1$, by who has it.
 
-    The remark speaks of the sum over all tokens; the query's own gate multiplies its label coordinate, which is 0, so
-    the prediction is made of what the query leaves.
+    The remark speaks of the sum over all tokens; the query's own gate multiplies its label coordinate, which is 0,
+    so the prediction is made of what the query leaves.
 
     a : (..., l+1) pre-activations, the query's last.  s : (..., l+1) outliers, -1 for none.
     Returns (query, clean examples, outlier examples), each (...).
@@ -92,5 +92,4 @@ def by_rank(values, s):
     """
     values, clean = np.asarray(values, dtype=float), np.asarray(s)[..., :-1] < 0
     order = np.argsort(~clean[..., ::-1], axis=-1, kind="stable")  # the clean ones first, nearest first
-    ranked = np.take_along_axis(np.where(clean, values, np.nan)[..., ::-1], order, axis=-1)
-    return ranked
+    return np.take_along_axis(np.where(clean, values, np.nan)[..., ::-1], order, axis=-1)

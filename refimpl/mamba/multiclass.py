@@ -12,16 +12,13 @@ import numpy as np
 from refimpl.calculus.losses import hinge
 from refimpl.checks import arrays, count, finite, labels, number
 from refimpl.mamba import model
-from refimpl.mamba.experiments import trained
-from refimpl.mamba.runs.patterns import encode, forward
-from refimpl.mamba.prompts import test_prompts
-from refimpl.mamba.training import checked_law
 
 
 def class_of(z):
     r"""Section 13. The class, in 0 ... $2^H - 1$, whose H binary labels are z: the first label is the highest digit.
 
-    z : (..., H) labels, -1 or +1, H <= 62 for an integer's digits.  Returns integers (...).
+    z : (..., H) labels, -1 or +1, H <= 62 for an integer's digits.  Returns integers (...).  Raises ValueError for
+    others.
 
     States: mamba Section 13 (Eq. 36)
     """
@@ -33,7 +30,7 @@ def class_of(z):
 def labels_of(k, H):
     r"""Section 13. The H labels of class k, the inverse of class_of: $C = 2^H$ for an integer H > 0 (printed: S).
 
-    k : (...) integers in 0 ... $2^H - 1$.  Returns (..., H).  Raises ValueError for others.
+    k : (...) integers in 0 ... $2^H - 1$.  H : labels, 1 to 62.  Returns (..., H).  Raises ValueError for others.
 
     States: mamba Section 13 (Eq. 36)
     """
@@ -64,7 +61,8 @@ def block_prompt(x, y):
 def blocks(P, H):
     """Section 13. P_1, ..., P_H of a block prompt, on a first axis of their own.
 
-    P : (..., l+1, (d+1) H).  Returns (H, ..., l+1, d+1).  Raises ValueError where H does not divide the last axis.
+    P : (..., l+1, (d+1) H).  H : blocks.  Returns (H, ..., l+1, d+1).  Raises ValueError where H does not divide
+    the last axis.
 
     States: mamba Section 13 (Eq. 36)
     """
@@ -99,7 +97,7 @@ def loss(P, z, heads):
 def loss_gradient(P, z, heads):
     """Section 13. Head h's gradient is that of its own block and label: F_h has no other head's weights in it.
 
-    Arguments : as in loss.  Returns a list of H Weights.
+    P, z, heads : as in loss.  Returns a list of H Weights.
 
     States: mamba Section 13 (Eq. 36)
     """
@@ -116,28 +114,3 @@ def error(F, z):
     """
     F, z = arrays(F=(F, "nh"), z=(labels("z", z), "nh"))
     return float(np.mean(np.any(z * F <= 0, axis=1)))
-
-
-def run(setting, H, rng, steps, eta, alphas, prompts, labelling="flipped", gated=True):
-    r"""Section 13. H heads trained by Section 8.3's algorithm, block by block; test errors at each alpha.
-
-    Tasks and outliers are independent from block to block; test tasks and outliers are the training ones, of the
-    latter exactly alpha l.
-
-    Returns (len(alphas), 2): the share of wrong classes, and $1 - \prod_h (1 - e_h)$ of the heads' own errors.
-
-    States: mamba Section 13 (Eq. 36)
-    """
-    streams = [np.random.default_rng(s) for s in rng.bit_generator.seed_seq.spawn(count("H", H) + 1)]
-    heads = [trained(setting, gated, stream, steps, eta)[0] for stream in streams[:-1]]
-    outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
-    errors = []
-    for alpha in alphas:
-        law = (checked_law(setting)[1], setting.M2, setting.V, alpha, setting.K, labelling, True)
-        drawn = [test_prompts(streams[-1], prompts, setting.l, *law) for _ in heads]
-        P = [encode(p, setting.M1, setting.M2, setting.beta, outliers) for p in drawn]
-        with np.errstate(over="ignore"):
-            F = np.stack([forward(P_h, Psi)[0] for P_h, Psi in zip(P, heads)], axis=1)
-        z = np.stack([p.z for p in drawn], axis=1)
-        errors.append((error(F, z), 1 - np.prod(np.mean(z * F > 0, axis=0))))
-    return np.array(errors)

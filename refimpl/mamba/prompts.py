@@ -1,29 +1,30 @@
 r"""Section 3.2: the prompts of training (Definition 1) and of testing (Definition 2).
 
-    patterns = orthogonal_patterns(6, 10, 3, d=30, beta=3.0, outlier_norm=3.0)
-    prompts = training_prompts(rng, 128, 20, cycle(6), 10, 3, p_a=0.6, K=0.5)
-    P = tokens(prompts, patterns, kappa_a * patterns.v)            # Eq. 2
+    prompts = training_prompts(rng, 128, Setting())
+    prompts = test_prompts(rng, 1000, Setting(), Testing(alpha=0.8))
+    P = tokens(prompts, patterns, setting.kappa_a * patterns.v)            # Eq. 2
 
 A batch of prompts is a few arrays of indices: which pattern, which outlier, which label each
-example carries. The vectors are made from it, here or in pattern coordinates (patterns.py).
+example carries. The vectors are made from it, here or in pattern coordinates (runs/patterns.py).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from refimpl.checks import arrays, count, fits, labels, number
-from refimpl.mamba.tasks import pairs
-
-# Section 4.1: the unseen outliers v'_1, v'_2, v'_3 as mixtures of the training ones; L = 0.3.
-UNSEEN = ((0.7, 0.6, -0.4), (0.4, 0.7, -0.6), (-0.7, 0.5, 0.5))
+from refimpl.checks import arrays, count, fits, labels
+from refimpl.mamba.setting import checked, filled
 
 
 class Prompts(NamedTuple):
     r"""Definitions 1 and 2. B prompts of l examples and, last, the query.
 
-    tasks (B, 2): a, b, labelled +1, -1.  j, k (B, l+1): relevant and irrelevant pattern.  kappa (B, l+1).
-    s (B, l+1): which outlier, -1 for none.  y (B, l+1): labels, 0 for the query.  z (B,): the query's label.
+    tasks : (B, 2) a, b, labelled +1, -1
+    j, k : (B, l+1) the relevant and the irrelevant pattern of each token
+    kappa : (B, l+1) the factor of the irrelevant pattern
+    s : (B, l+1) which outlier, -1 for none
+    y : (B, l+1) the labels, 0 for the query
+    z : (B,) the query's label
 
     States: mamba Definition 1; mamba Definition 2
     """
@@ -57,27 +58,46 @@ def unseen_outliers(v, mixture, u=None):
     return mixture @ v + u
 
 
-def training_prompts(rng, B, l, tasks, M2, V, p_a, K=0.5):
-    r"""Eq. 4 and Definition 1. x = mu_j + kappa nu_k, with probability p_a + kappa_a v*_s, and then a fair label.
+def training_prompts(rng, B, setting):
+    r"""Eq. 4 and Definition 1. A batch of training prompts.
 
-    j is one of the task's two patterns, each with probability 1/2 (Definition 1, over Eq. 4's "arbitrarily
-    selected"); k, s uniform; kappa ~ U(-K, K); the query carries no outlier. y_i = f(x_i) for clean examples alone.
+    An example is $x = \mu_j + \kappa \nu_k$, labelled by the prompt's task; with probability $p_a$ it is $x +
+    \kappa_a v_s^*$ instead, with a fair label. The pattern j is one of the task's two, each with probability 1/2
+    (Definition 1; Eq. 4 has it "arbitrarily selected"). k and s are uniform, $\kappa \sim U(-K, K)$. The query
+    carries no outlier, and each prompt's task is drawn uniformly.
 
-    B, l : prompts and examples.  tasks : (n, 2), each prompt's drawn uniformly.  M2, V : numbers of patterns.
-    Returns Prompts.  Raises ValueError for a p_a outside [0, 1), K outside [0, 1/2], or tasks that are none.
+    rng : numpy Generator.  B : prompts.  setting : a Setting.
+    Returns Prompts.  Raises ValueError for a setting out of range.
 
     States: mamba Eq. 4; mamba Definition 1
     """
-    p_a, K = number("p_a", p_a, 0, 1 - 1e-12), number("K", K, 0, 0.5)
-    return draw_training(rng, count("B", B), count("l", l), pairs(tasks), count("M2", M2), count("V", V), p_a, K)
+    return _draw(rng, count("B", B), checked(setting))
 
 
-def draw_training(rng, B, l, tasks, M2, V, p_a, K):
-    """Definition 1. training_prompts without the checks, for the loop of training.
+def stream(rng, B, setting, together=4):
+    """Section 8.3, Theorem 1(iv). Batches of B training prompts without end, each used once: N = B T.
 
-    States: mamba Definition 1
+    Several batches are drawn at once, which costs less than one by one.
+
+    rng : numpy Generator.  B : prompts in a batch.  setting : a Setting.  together : batches drawn at once.
+    Returns an iterator of Prompts.  Raises ValueError for a setting out of range, before the first batch.
+
+    States: mamba Section 8.3 (algorithm); mamba Definition 1
     """
-    prompts = _clean(rng, B, l, tasks, M2, K)
+    return _stream(rng, count("B", B), checked(setting), count("together", together))
+
+
+def _stream(rng, B, setting, together):
+    while True:
+        drawn = _draw(rng, together * B, setting)
+        for first in range(0, together * B, B):
+            yield Prompts(*(x[first : first + B] for x in drawn))
+
+
+def _draw(rng, B, setting):
+    """training_prompts of a checked Setting."""
+    l, V, p_a = setting.l, setting.V, setting.p_a
+    prompts = _clean(rng, B, l, setting.tasks, setting.M2, setting.K)
     if p_a > 0:
         i = (min(2 * V / p_a, 1e15) * rng.random((B, l))).astype(int)
         outlier, s, fair = i < 2 * V, i >> 1, 1.0 - 2 * (i & 1)  # below 2V with probability p_a, and then uniform
@@ -87,27 +107,28 @@ def draw_training(rng, B, l, tasks, M2, V, p_a, K):
     return prompts
 
 
-def test_prompts(rng, B, l, tasks, M2, S, alpha, K=0.5, labelling="flipped", counted=False, placement="random"):
-    r"""Eq. 5 and Definition 2. As in training, but kappa' ~ U(-K', K'), S test outliers, and any label on them.
+def test_prompts(rng, B, setting, testing):
+    r"""Eq. 5 and Definition 2. A batch of test prompts.
 
-    alpha : in [0, 1), the probability of an outlier in each example, or, if counted, the exact share of the l
-    examples, rounded half up.  placement : "farthest" from the query, "closest", or "random".
-    labelling : "flipped" to -f(x), "targeted" to +1 (Example 1), "random", or a function of the clean
-    Prompts and rng that returns (B, l) labels, used where there is an outlier.
-    Returns Prompts.  Raises ValueError for an argument that is none of these.
+    Clean examples are those of training, with $\kappa' \sim U(-K', K')$. Outlier examples carry one of S test
+    outliers, uniformly, and any label.
+
+    rng : numpy Generator.  B : prompts.  setting : the Setting of training.  testing : a Testing.
+    Returns Prompts.  Raises ValueError for an argument out of range.
 
     States: mamba Eq. 5; mamba Definition 2; mamba Example 1
     """
-    alpha, K, B, l = number("alpha", alpha, 0, 1 - 1e-12), number("K", K, 0), count("B", B), count("l", l)
-    prompts = _clean(rng, B, l, pairs(tasks), count("M2", M2), K)
-    outlier = _places(rng, B, l, alpha, counted, placement)
+    testing, B = filled(testing, setting), count("B", B)
+    l, labelling = testing.l, testing.labelling
+    prompts = _clean(rng, B, l, testing.tasks, count("M2", setting.M2), testing.K)
+    outlier = _places(rng, B, testing)
     known = {"flipped": _flipped, "targeted": _targeted, "random": _random}
     if not callable(labelling) and labelling not in known:
         raise ValueError(f"labelling: must be a function or one of {sorted(known)}, got {labelling!r}")
     y = labels("labelling", known.get(labelling, labelling)(prompts, rng))
     if y.shape != (B, l):
         raise ValueError(f"labelling: must give labels of shape {(B, l)}, got {y.shape}")
-    np.copyto(prompts.s[:, :l], rng.integers(count("S", S), size=(B, l)), where=outlier)
+    np.copyto(prompts.s[:, :l], rng.integers(len(testing.mixture), size=(B, l)), where=outlier)
     np.copyto(prompts.y[:, :l], y, where=outlier)
     return prompts
 
@@ -149,12 +170,13 @@ def _clean(rng, B, l, tasks, M2, K):
     return Prompts(tasks, j, k, kappa, np.full((B, l + 1), -1), y, z)
 
 
-def _places(rng, B, l, alpha, counted, placement):
+def _places(rng, B, testing):
     """(B, l) booleans: which examples carry an outlier."""
+    alpha, l, placement = testing.alpha, testing.l, testing.placement
     if placement not in ("farthest", "closest", "random"):
         raise ValueError(f"placement: must be 'farthest', 'closest' or 'random', got {placement!r}")
     outlier = rng.random((B, l))
-    if counted:
+    if testing.counted:
         n = int(alpha * l + 0.5 + 1e-9)  # 0.29 * 50 is below 14.5 by a rounding
         outlier = np.argsort(np.argsort(outlier, axis=1), axis=1) < n
     else:

@@ -134,7 +134,8 @@ def matrix_gradients(P, W_B, W_C, G, dF):
     r"""Section 11.2 under any gates. The gradients of $\sum_n \dot F_n F_n$ in W_B and W_C.
 
     With $M_c = \sum_i G_{ic} y_i p_i^\top$, what channel c lets through, and $q = W_C p_{query}$, the output is
-    $\sum_c q_c (W_B)_c M_c^\top$: row c of W_B gets $\dot F q_c M_c$, of W_C $\dot F (W_B)_c M_c^\top p_{query}^\top$.
+    $\sum_c q_c (W_B)_c M_c^\top$: row c of W_B gets $\dot F q_c M_c$, of W_C $\dot F (W_B)_c M_c^\top
+    p_{query}^\top$.
 
     P : (B, l+1, d+1).  W_B, W_C : (m, d+1).  G : (B, l+1, c), c = 1 or m.  dF : (B,).  Returns two (m, d+1).
 

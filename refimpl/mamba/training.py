@@ -1,49 +1,23 @@
 r"""Sections 2 and 8.3: the initial weights, minibatch SGD with fresh prompts at every step, and the test error.
 
-    setting = Setting()                                     # Section 4.1's numbers
-    Psi, seen = sgd(setting, start(setting, rng), eta=1.0, B=128, steps=3000, rng=rng)
+    Psi, seen = sgd(initial(d, delta, rng), batches, eta=1.0, steps=3000)
 
-SGD runs in pattern coordinates (patterns.py), where a step costs the same for every d.
+batches is any iterator of (P, z). What a step is does not depend on the coordinates: runs/patterns.py has batches
+and gradients whose cost is the same for every d.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
 from refimpl.checks import Diverged, count, finite, labels, number
-from refimpl.mamba.model import Weights, loss_gradient
-from refimpl.mamba.runs.patterns import encode, gradient
-from refimpl.mamba.prompts import Prompts, draw_training, training_prompts
-from refimpl.mamba.tasks import cycle, pairs
-
-
-class Setting(NamedTuple):
-    """Section 4.1. What a training run is made of; where the paper is silent, our default.
-
-    d, M1, M2, V, beta, kappa_a, p_a, l, delta : the paper's.  K, outlier_norm : ours.
-    tasks : (n, 2) training tasks, or None for Condition 1's cycle.
-
-    States: mamba Section 8.3 (algorithm)
-    """
-
-    d: int = 30
-    M1: int = 6
-    M2: int = 10
-    V: int = 3
-    beta: float = 3.0
-    kappa_a: float = 2.0
-    p_a: float = 0.6
-    l: int = 20
-    delta: float = 0.2
-    K: float = 0.5
-    outlier_norm: float = 3.0
-    tasks: object = None
+from refimpl.mamba.model import Weights, loss_gradient, output
 
 
 def initial(d, delta, rng, m=None, variance=None, gated=True):
     r"""Section 2. $\delta$ on the first d diagonal entries of W_B and W_C; $w \sim N(0, I/(d+1))$.
 
     The other entries are 0, where the paper is silent.
+
+    d : dimension of x.  delta : in (0, 0.2].  rng : numpy Generator.
     m : the state size, d + 1 unless given; the printed m = l + 1 has fewer than d diagonal entries where l + 1 < d.
     variance : of w's entries, 1 / (d + 1) unless given.  gated : w = None if not.
     Returns Weights of shapes (m, d+1), (m, d+1), (d+1,).  Raises ValueError for a delta outside (0, 0.2].
@@ -58,46 +32,41 @@ def initial(d, delta, rng, m=None, variance=None, gated=True):
     return Weights(W, W.copy(), np.sqrt(variance) * rng.standard_normal(d + 1) if gated else None)
 
 
-def start(setting, rng, gated=True):
-    r"""Section 2. The initial weights in pattern coordinates: $\delta$ on the diagonal, $w \sim N(0, I/(d+1))$ still.
+def gradient(P, z, Psi):
+    r"""Section 8.3. What a step of SGD takes: the gradients of the batch's mean hinge loss, and F.
 
-    Returns Weights (D, D+1), (D, D+1), (D+1,), D = M1 + M2 + V; w is None if not gated.
-    Raises ValueError where D > d.
+    P : (B, l+1, d+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,).
 
-    States: mamba Section 2 (initialisation)
+    States: mamba Section 8.3 (algorithm)
     """
-    D = setting.M1 + setting.M2 + setting.V
-    count("d", setting.d, D)
-    return initial(D, setting.delta, rng, m=D, variance=1 / (setting.d + 1), gated=gated)
+    return loss_gradient(P, z, Psi), output(P, Psi)
 
 
-def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), batches=None, gradient=gradient):
+def sgd(Psi, batches, eta, steps, gradient=gradient, record=None, at=()):
     r"""Section 8.3. $\Psi \gets \Psi - \eta \, \partial \frac{1}{B} \sum_{n \in \mathcal B_t} \ell(\Psi; P^n, z^n)$.
 
-    Every step has fresh prompts (N = B T in Theorem 1), and runs in pattern coordinates.
-
-    Psi : Weights in pattern coordinates, as from start.  rng : draws the prompts of Definition 1.
+    Psi : Weights to start from.  batches : an iterator of (P, z), one to a step; fresh ones, so that N = B T
+    (Theorem 1).
+    eta : > 0.  steps : T.  gradient : of this layer and loss, called as gradient(P, z, Psi); returns the gradients,
+    F.
     record : called as record(t, Psi) after each step t in `at` (0 is the start); its results are returned.
-    batches : an iterator of other Prompts than Definition 1's.  gradient : that of another layer or loss.
+    at : the steps to record.
     Returns Psi after the last step, and the list of what was recorded.
-    Raises ValueError for settings out of range or too few batches, Diverged (a FloatingPointError) with the step and
+    Raises ValueError for numbers out of range or too few batches, Diverged (a FloatingPointError) with the step and
     the last finite weights where they stop being finite.
 
     States: mamba Section 8.3 (algorithm)
     """
-    eta, B, steps = number("eta", eta, above=0), count("B", B), count("steps", steps, 0)
-    checked_law(setting)
-    outliers = np.full(setting.V, setting.kappa_a * setting.outlier_norm)
-    at, seen = set(at), []
+    eta, steps = number("eta", eta, above=0), count("steps", steps, 0)
+    batches, at, seen = iter(batches), set(at), []
     if record and 0 in at:
         seen.append(record(0, Psi))
     with np.errstate(all="ignore"):  # what overflows is found at its step
-        batches = iter(fresh_prompts(setting, B, rng) if batches is None else batches)
         for t in range(1, steps + 1):
-            if (prompts := next(batches, None)) is None:
+            if (batch := next(batches, None)) is None:
                 raise ValueError(f"batches: ended after {t - 1} of {steps} steps")
             try:
-                step, F = gradient(encode(prompts, setting.M1, setting.M2, setting.beta, outliers), prompts.z, Psi)
+                step, F = gradient(*batch, Psi)
             except ValueError as error:  # from a checked function, on what overflowed on its way there
                 if "must be finite" not in str(error):
                     raise
@@ -111,48 +80,21 @@ def sgd(setting, Psi, eta, B, steps, rng, record=None, at=(), batches=None, grad
     return Psi, seen
 
 
-def fresh_prompts(setting, B, rng):
-    """Section 8.3, Theorem 1(iv). Batches of B training prompts without end, each used once: N = B T.
-
-    Four batches are drawn at once, which costs less than one by one.
-    Yields Prompts.  Raises ValueError for settings out of range.
-
-    States: mamba Section 8.3 (algorithm); mamba Definition 1
-    """
-    law = checked_law(setting)
-    while True:
-        four = draw_training(rng, 4 * B, *law)
-        for first in range(0, 4 * B, B):
-            yield Prompts(*(x[first : first + B] for x in four))
-
-
-def checked_law(setting):
-    """Definition 1. What draw_training takes of a Setting, (l, tasks, M2, V, p_a, K), tasks the cycle's unless given.
-
-    Raises ValueError for settings out of range.
-
-    States: mamba Definition 1
-    """
-    for name in ("beta", "kappa_a", "outlier_norm"):
-        number(name, getattr(setting, name), above=0)
-    tasks = pairs(cycle(setting.M1) if setting.tasks is None else setting.tasks, count("M1", setting.M1, 2))
-    law = (setting.l, tasks, setting.M2, setting.V, setting.p_a, setting.K)
-    training_prompts(np.random.default_rng(0), 1, *law)  # refuses what else is out of range
-    return law
-
-
 def descend(Psi, step, eta):
-    r"""Section 8.3. $\Psi - \eta \cdot$ step, array by array; w stays None where it is.
+    r"""Section 8.3. One step, $\Psi - \eta \, \partial \Psi$, array by array; what is None stays None.
+
+    Psi : a NamedTuple of arrays, as Weights.  step : their gradients, of the same kind.  eta : the step size.
+    Returns a NamedTuple of the same kind.
 
     States: mamba Section 8.3 (algorithm)
     """
-    return Weights(*(W if W is None else W - eta * g for W, g in zip(Psi, step)))
+    return Psi._make(W if W is None else W - eta * g for W, g in zip(Psi, step))
 
 
 def plain_step(Psi, P, z, eta):
     """Section 8.3. One step on a given batch in the plain coordinates of model.py, for any d and any prompts.
 
-    Psi : Weights (m, d+1), (m, d+1), (d+1,) or None.  P : (B, l+1, d+1).  z : (B,).  Returns Weights.
+    Psi : Weights (m, d+1), (m, d+1), (d+1,) or None.  P : (B, l+1, d+1).  z : (B,).  eta : > 0.  Returns Weights.
 
     States: mamba Section 8.3 (algorithm)
     """

@@ -1,13 +1,13 @@
 r"""Section 12, ours: the paper's question asked of each recurrence, what error at which alpha after training?
 
-    gradient(layer, P, z, Psi)        of the mean hinge loss, for any of LAYERS
-    trained(layer, setting, ...)      Section 8.3's SGD on Definition 1's prompts
-    errors(name, seed, ...)           one cell of the figure
+    layers(gamma, tau)["RetNet"]                      a bench.Layer for each
+    errors(layer, seed, setting, tests, ...)          one cell of the figure
 
-Psi is Weights(W_B, W_C, gate parameters), in pattern coordinates (patterns.py), the patterns lying along the axes:
-gates to each channel of a key do not allow another frame.
+A layer's weights are Weights(W_B, W_C, theta), theta the parameters of its gates, in pattern coordinates with the
+patterns along the axes: gates to each channel of a key do not allow another frame.
 """
 
+import copy
 from functools import partial
 from typing import NamedTuple
 
@@ -15,8 +15,6 @@ import numpy as np
 
 from refimpl.calculus.gating import gate, gate_vjp
 from refimpl.calculus.losses import hinge_derivative, sigmoid
-from refimpl.checks import count
-from refimpl.mamba import experiments
 from refimpl.mamba.decays import (
     gated_linear_attention_decay,
     gated_linear_attention_gradient,
@@ -28,19 +26,18 @@ from refimpl.mamba.decays import (
     own_gate_gradient,
     retnet_decay,
 )
-from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import test_prompts
 from refimpl.mamba.recurrences import final_gates, matrix_gradients, summands
-from refimpl.mamba.training import Setting, checked_law, error, start
+from refimpl.mamba.runs.bench import CHUNK, LINEAR, MAMBA, Layer, test_errors, train
+from refimpl.mamba.runs.patterns import encode, start
 
-GAMMA = 0.9  # RetNet's fixed decay
 
+class Gating(NamedTuple):
+    """Section 12. How a recurrence gates.
 
-class Layer(NamedTuple):
-    """Section 12. A layer's gates G(P, theta), gradient(P, theta, x, t) and initial theta(rng, m, width, scale).
-
-    theta : an array, or None where nothing is trained.  t : G x, the summands of F.
-    eta : Mamba's and the linear Transformer's as in Figure 2; else, of .03, .3 and 1, that with the least error.
+    gates : gates(P, theta), G (B, l+1, c)
+    gradient : gradient(P, theta, x, t), theta's, from t = G x, the summands of F; None where nothing is trained
+    initial : initial(rng, m, width, scale), theta at the start; None where nothing is trained
 
     States: mamba Section 12 (Mamba-2)
     """
@@ -48,7 +45,99 @@ class Layer(NamedTuple):
     gates: object
     gradient: object
     initial: object
-    eta: float
+
+
+def layers(gamma=0.9, tau=1.0):
+    """Section 12. The layers that are compared, by name.
+
+    gamma : RetNet's fixed decay.  tau : of gated retention and of gated linear attention.
+    Returns {name: bench.Layer}; Mamba's and the linear Transformer's step are those of Figure 2, the others', of
+    .03, .3 and 1, that with the least error.
+
+    States: mamba Section 12 (Mamba-2); mamba Section 12 (RetNet)
+    """
+    retention = Gating(partial(_retention_gates, tau=tau), partial(_retention_gradient, tau=tau), _vector)
+    attention = Gating(partial(_attention_gates, tau=tau), partial(_attention_gradient, tau=tau), _matrix)
+    printed = Gating(partial(own_gate, tau=tau), partial(_own_gradient, tau=tau), _matrix)
+    return {
+        "Mamba": layer(Gating(_mamba_gates, _mamba_gradient, _vector), MAMBA.eta),
+        "linear Transformer": layer(Gating(partial(_fixed_gates, gamma=1.0), None, None), LINEAR.eta),
+        "Mamba-2": layer(Gating(_mamba2_gates, _mamba2_gradient, _vector_and_rate), 0.3),
+        "RetNet": layer(Gating(partial(_fixed_gates, gamma=gamma), None, None), 0.03),
+        "gated retention": layer(retention, 0.3),
+        "gated linear attention": layer(attention, 0.3),
+        "gated linear attention, keys without y": layer(attention, 0.3, blind=True),
+        "own gate (printed)": layer(printed, 0.3),
+        "Mamba-2, input step": layer(Gating(input_step_gates, input_step_gradient, _vector_and_rate), 0.3),
+    }
+
+
+def layer(gating, eta, blind=False):
+    """Section 12. A layer for the bench: theta starts N(0, 1/(d+1)), as w does, and Mamba-2's a at 0.
+
+    gating : a Gating.  eta : its step.  blind : as in gradient.  Returns a bench.Layer.
+
+    States: mamba Section 12 (Mamba-2)
+    """
+    return Layer(partial(_start, gating), partial(forward, gating), partial(gradient, gating, blind=blind), eta)
+
+
+def forward(gating, P, Psi):
+    r"""Section 12. $F = \sum_{i,c} G_{ic} x_{ic}$ of a batch, and G.
+
+    gating : a Gating.  P : (B, l+1, D+1).  Psi : Weights, its w the layer's theta.
+    Returns F (B,), G (B, l+1, c), x (B, l+1, c).
+
+    States: mamba Section 12 (Mamba-2)
+    """
+    G = gating.gates(P, Psi.w)
+    x = summands(P, Psi.W_B, Psi.W_C, G.shape[-1])
+    return np.sum(G * x, axis=(1, 2)), G, x
+
+
+def gradient(gating, P, z, Psi, blind=False):
+    r"""Section 12. The gradients of the mean hinge loss in W_B, W_C and the gate's parameters, and F.
+
+    gating : a Gating.  P : (B, l+1, D+1).  z : (B,).  Psi : Weights.
+    blind : keeps W_B's label column at 0. It lets a sum of gates into F: $y_i (W_B p_i)_c$ has a term in $y_i^2 =
+    1$.
+    Returns Weights, and F (B,), as patterns.gradient does.
+
+    States: mamba Section 12 (Mamba-2)
+    """
+    F, G, x = forward(gating, P, Psi)
+    dF = z * hinge_derivative(z * F) / len(z)
+    x = dF[:, None, None] * x
+    by_theta = None if Psi.w is None else gating.gradient(P, Psi.w, x, G * x)
+    by_B, by_C = matrix_gradients(P, Psi.W_B, Psi.W_C, G, dF)
+    by_B[:, -1] *= not blind
+    return Psi._make((by_B, by_C, by_theta)), F
+
+
+def errors(layer, seed, setting, tests, prompts, steps):
+    r"""Section 12. Test errors of a layer, trained once, and whom its gates let through.
+
+    layer : a bench.Layer whose forward gives F, G.  seed : an integer.  setting : a Setting.
+    tests : a list of Testing.  prompts : to each.  steps : of SGD.
+    Returns (tests,) errors, and the mean gate (2,) of clean examples and of those with an outlier in prompts of the
+    last test, each gate by its share of the prompt's sum.
+    Raises ValueError where those hold no example of the one kind or the other.
+
+    States: mamba Section 12 (Mamba-2)
+    """
+    rng, test = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+    Psi, wrong = train(layer, setting, steps, rng)[0], []
+    for testing in tests:
+        before = copy.deepcopy(test)
+        wrong.append(test_errors([(layer, Psi)], setting, testing, prompts, test)[0])
+    drawn = test_prompts(before, min(CHUNK, prompts), setting, tests[-1])  # the last test's first prompts once more
+    G = layer.forward(encode(drawn, setting, tests[-1].outliers(setting)), Psi)[1]
+    share = np.sum(G, axis=2)[:, :-1]
+    share /= np.sum(share, axis=1, keepdims=True)
+    carried = drawn.s[:, :-1] >= 0
+    if np.all(carried) or not np.any(carried):
+        raise ValueError("tests: the prompts of the last one hold no outlier, or no clean example")
+    return np.array(wrong), np.array([share[~carried].mean(), share[carried].mean()])
 
 
 def input_step_gates(P, theta):
@@ -60,20 +149,25 @@ def input_step_gates(P, theta):
 
     States: mamba Section 12 (Mamba-2)
     """
-    return np.logaddexp(0, P @ theta[:-1])[..., None] * final_gates(mamba2_decay(P, theta[:-1], theta[-1]))
+    return np.logaddexp(0, P @ theta[:-1])[..., None] * _mamba2_gates(P, theta)
 
 
 def input_step_gradient(P, theta, x, t):
     r"""As Mamba-2's, and from $\Delta_i$ w gets $\sum_i \sigma(w^\top p_i) x_i p_i \prod_{j>i} \gamma_j$ more.
 
-    P : (B, l+1, d+1).  theta : (d+2,).  x, t : (B, l+1, 1).  Returns (d+2,).
+    P : (B, l+1, d+1).  theta : (d+2,).  x, t : (B, l+1, 1), t = G x.  Returns (d+2,).
 
     States: mamba Section 12 (Mamba-2)
     """
-    z = P @ theta[:-1]
-    own = final_gates(mamba2_decay(P, theta[:-1], theta[-1])) * x * sigmoid(z)[..., None]
-    by_w, by_a = mamba2_gradient(P, theta[:-1], theta[-1], t)
-    return np.append(by_w + np.einsum("nic,nid->d", own, P), by_a)
+    own = _mamba2_gates(P, theta) * x * sigmoid(P @ theta[:-1])[..., None]
+    more = np.append(np.einsum("nic,nid->d", own, P), 0.0)
+    return _mamba2_gradient(P, theta, x, t) + more
+
+
+def _start(gating, setting, rng):
+    Psi = start(setting, rng, gated=False)
+    scale = (setting.d + 1) ** -0.5
+    return Psi._replace(w=gating.initial and gating.initial(rng, *Psi.W_B.shape, scale))
 
 
 def _vector(rng, m, width, scale):
@@ -88,111 +182,44 @@ def _matrix(rng, m, width, scale):
     return scale * rng.standard_normal((m, width))
 
 
-LAYERS = {
-    "Mamba": Layer(
-        lambda P, w: gate(P @ w)[..., None],
-        lambda P, w, x, t: np.einsum("ni,nid->d", gate_vjp(P @ w, x[..., 0]), P),
-        _vector,
-        1.0,
-    ),
-    "linear Transformer": Layer(lambda P, _: final_gates(retnet_decay(P, 1.0)), None, None, 0.01),
-    "Mamba-2": Layer(
-        lambda P, theta: final_gates(mamba2_decay(P, theta[:-1], theta[-1])),
-        lambda P, theta, x, t: np.append(*mamba2_gradient(P, theta[:-1], theta[-1], t)),
-        _vector_and_rate,
-        0.3,
-    ),
-    "RetNet": Layer(lambda P, _: final_gates(retnet_decay(P, GAMMA)), None, None, 0.03),
-    "gated retention": Layer(
-        lambda P, w: final_gates(gated_retention_decay(P, w)),
-        lambda P, w, x, t: gated_retention_gradient(P, w, 1.0, t),
-        _vector,
-        0.3,
-    ),
-    "gated linear attention": Layer(
-        lambda P, W: final_gates(gated_linear_attention_decay(P, W)),
-        lambda P, W, x, t: gated_linear_attention_gradient(P, W, 1.0, t),
-        _matrix,
-        0.3,
-    ),
-    "own gate (printed)": Layer(own_gate, lambda P, W, x, t: own_gate_gradient(P, W, 1.0, t), _matrix, 0.3),
-    "Mamba-2, input step": Layer(input_step_gates, input_step_gradient, _vector_and_rate, 0.3),
-}
+# What each Gating is made of: gates(P, theta), gradient(P, theta, x, t).
 
 
-def forward(layer, P, Psi):
-    r"""Section 12. $F = \sum_{i,c} G_{ic} x_{ic}$ of a batch, and G.
-
-    P : (B, l+1, D+1).  Psi : Weights, its w the layer's theta.  Returns F (B,), G (B, l+1, c), x (B, l+1, c).
-
-    States: mamba Section 12 (Mamba-2)
-    """
-    G = layer.gates(P, Psi.w)
-    x = summands(P, Psi.W_B, Psi.W_C, G.shape[-1])
-    return np.sum(G * x, axis=(1, 2)), G, x
+def _mamba_gates(P, w):
+    return gate(P @ w)[..., None]
 
 
-def gradient(layer, P, z, Psi, blind=False):
-    r"""Section 12. The gradients of the mean hinge loss in W_B, W_C and the gate's parameters, and F.
-
-    P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,), as patterns.gradient does.
-    blind : keeps W_B's label column at 0. It lets a sum of gates into F: $y_i (W_B p_i)_c$ has a term in $y_i^2 = 1$.
-
-    States: mamba Section 12 (Mamba-2)
-    """
-    F, G, x = forward(layer, P, Psi)
-    dF = z * hinge_derivative(z * F) / len(z)
-    x = dF[:, None, None] * x
-    by_theta = None if Psi.w is None else layer.gradient(P, Psi.w, x, G * x)
-    by_B, by_C = matrix_gradients(P, Psi.W_B, Psi.W_C, G, dF)
-    by_B[:, -1] *= not blind
-    return Psi._make((by_B, by_C, by_theta)), F
+def _mamba_gradient(P, w, x, t):
+    return np.einsum("ni,nid->d", gate_vjp(P @ w, x[..., 0]), P)
 
 
-def trained(name, setting, rng, steps, eta=None, B=128, blind=False):
-    """Section 8.3. A layer of LAYERS from Section 2's initial weights, by SGD on Definition 1's prompts.
-
-    Its gate's parameters start N(0, 1/(d+1)), as w does, and Mamba-2's a at 0.
-
-    Returns Weights in pattern coordinates.  Raises Diverged as sgd does.
-
-    States: mamba Section 12 (Mamba-2)
-    """
-    layer = LAYERS[name]
-
-    def begin(setting, rng, gated):
-        Psi = start(setting, rng, gated)
-        return Psi._replace(w=layer.initial and layer.initial(rng, *Psi.W_B.shape, (setting.d + 1) ** -0.5))
-
-    by = partial(gradient, layer, blind=blind)
-    eta = layer.eta if eta is None else eta
-    return experiments.trained(setting, False, rng, steps, eta, B, begin=begin, gradient=by)[0]
+def _fixed_gates(P, theta, gamma):
+    return final_gates(retnet_decay(P, gamma))
 
 
-def errors(name, seed, labellings, alphas, prompts, steps, counted=True, blind=False, setting=None):
-    r"""Section 12. Test errors of a layer, trained once: training tasks and outliers, $\kappa_a' = \kappa_a$.
+def _mamba2_gates(P, theta):
+    return final_gates(mamba2_decay(P, theta[:-1], theta[-1]))
 
-    Returns (labellings, alphas) errors, and the mean gate (2,) of clean examples and of those with an outlier
-    in the prompts of the last labelling at the last alpha, each gate by its share of the prompt's sum.
-    Raises ValueError where those hold no example of the one kind or the other.
 
-    States: mamba Section 12 (Mamba-2)
-    """
-    setting, prompts = setting or Setting(), count("prompts", prompts)
-    streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2)]
-    Psi = trained(name, setting, streams[0], steps, blind=blind)
-    outliers = setting.kappa_a * setting.outlier_norm * np.eye(setting.V)
-    tasks, wrong = checked_law(setting)[1], np.zeros((len(labellings), len(alphas)))
-    for place in np.ndindex(wrong.shape):
-        labelling, alpha = labellings[place[0]], alphas[place[1]]
-        law = (tasks, setting.M2, setting.V, alpha, setting.K, labelling, counted)
-        for first in range(0, prompts, experiments.CHUNK):
-            drawn = test_prompts(streams[1], min(experiments.CHUNK, prompts - first), setting.l, *law)
-            F, G, _ = forward(LAYERS[name], encode(drawn, setting.M1, setting.M2, setting.beta, outliers), Psi)
-            wrong[place] += error(F, drawn.z) * len(F) / prompts
-    share = np.sum(G, axis=2)[:, :-1]
-    share /= np.sum(share, axis=1, keepdims=True)
-    carried = drawn.s[:, :-1] >= 0
-    if np.all(carried) or not np.any(carried):
-        raise ValueError("prompts, alphas: the last prompts hold no outlier, or no clean example")
-    return wrong, np.array([share[~carried].mean(), share[carried].mean()])
+def _mamba2_gradient(P, theta, x, t):
+    return np.append(*mamba2_gradient(P, theta[:-1], theta[-1], t))
+
+
+def _retention_gates(P, w, tau):
+    return final_gates(gated_retention_decay(P, w, tau))
+
+
+def _retention_gradient(P, w, x, t, tau):
+    return gated_retention_gradient(P, w, tau, t)
+
+
+def _attention_gates(P, W, tau):
+    return final_gates(gated_linear_attention_decay(P, W, tau))
+
+
+def _attention_gradient(P, W, x, t, tau):
+    return gated_linear_attention_gradient(P, W, tau, t)
+
+
+def _own_gradient(P, W, x, t, tau):
+    return own_gate_gradient(P, W, tau, t)

@@ -7,18 +7,23 @@ it is: an orthogonal change of coordinates, in which SGD takes the same steps. I
 initial W_B to map each pattern to delta times itself. A test outlier's u outside the span meets no attention
 ($u^\top W_B^\top W_C p_{query} = \delta u^\top W_C p_{query} = 0$) and enters only through $w^{(0)} \cdot u$ in the
 gate: one axis more.
+
+    Psi, seen = sgd(start(setting, rng), batches(rng, setting), setting.eta, steps, gradient)
 """
 
 import numpy as np
 
-from refimpl.checks import arrays, finite
+from refimpl.checks import arrays, count, finite
 from refimpl.mamba.model import Weights
+from refimpl.mamba.prompts import stream
+from refimpl.mamba.training import initial
 
 
 def axes(patterns, u=None):
     """Ours. The unit patterns, and after them the unit u: (D, d) with orthonormal rows, in the order mu, nu, v.
 
-    u : (d,), orthogonal to all patterns, or None.  Raises ValueError where the rows are not orthogonal.
+    patterns : tasks.Patterns.  u : (d,), orthogonal to all of them, or None.
+    Raises ValueError where the rows are not orthogonal.
 
     States: mamba Section 3.2 (patterns and tasks)
     """
@@ -30,8 +35,9 @@ def axes(patterns, u=None):
 
 
 def to_coordinates(Psi, E):
-    """Ours. Weights (m, d+1), (d+1,) in the axes E (D, d): W_B, W_C (D, D+1), w (D+1,).
+    """Ours. Weights in the axes: W_B, W_C (D, D+1), w (D+1,).
 
+    Psi : Weights (m, d+1), (m, d+1), (d+1,) or None.  E : (D, d), from axes.  Returns Weights.
     Raises ValueError for m < d.
 
     States: mamba Section 8.3 (algorithm)
@@ -47,7 +53,8 @@ def to_coordinates(Psi, E):
 def from_coordinates(Psi, Psi_0, E):
     """Ours. The weights that training reaches from Psi_0: the change of the coordinates, lifted from the axes E.
 
-    Psi : in coordinates.  Psi_0 : the initial Weights, (m, d+1), (d+1,).  Returns Weights shaped like Psi_0.
+    Psi : Weights in coordinates.  Psi_0 : the initial Weights, (m, d+1), (d+1,).  E : (D, d), from axes.
+    Returns Weights shaped like Psi_0.
 
     States: mamba Section 8.3 (algorithm)
     """
@@ -58,23 +65,50 @@ def from_coordinates(Psi, Psi_0, E):
     return Weights(*lifted, None if Psi.w is None else Psi_0.w + (Psi.w - start.w) @ tokens)
 
 
-def encode(prompts, M1, M2, beta, outliers):
+def start(setting, rng, gated=True):
+    r"""Section 2. The initial weights in pattern coordinates: $\delta$ on the diagonal, $w \sim N(0, I/(d+1))$ still.
+
+    setting : a Setting.  rng : numpy Generator.  gated : w = None if not, the linear Transformer.
+    Returns Weights (D, D+1), (D, D+1), (D+1,), D = M1 + M2 + V.  Raises ValueError where D > d.
+
+    States: mamba Section 2 (initialisation)
+    """
+    D = setting.M1 + setting.M2 + setting.V
+    count("d", setting.d, D)
+    return initial(D, setting.delta, rng, m=D, variance=1 / (setting.d + 1), gated=gated)
+
+
+def batches(rng, setting):
+    """Section 8.3. The batches of training without end, as sgd takes them, in pattern coordinates.
+
+    rng : numpy Generator.  setting : a Setting.  Returns an iterator of P (B, l+1, D+1), z (B,).
+    Raises ValueError for a setting out of range, before the first batch.
+
+    States: mamba Section 8.3 (algorithm)
+    """
+    return ((encode(prompts, setting), prompts.z) for prompts in stream(rng, setting.B, setting))
+
+
+def encode(prompts, setting, outliers=None):
     r"""Eq. 2. The prompt matrix in pattern coordinates: (B, l+1, D+1), four numbers to a token.
 
-    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u); or
-    (V,), the length of each along an axis of its own, as in training: one pass over P instead of V.
+    prompts : Prompts.  setting : the Setting of training.
+    outliers : (S, D - M1 - M2), row s the coordinates of $\kappa_a v_s$ along the unit outliers (and u);
+    the training outliers where None.
 
     States: mamba Eq. 2
     """
-    D = M1 + M2 + outliers.shape[-1]
+    M1, M2, V, beta = setting.M1, setting.M2, setting.V, setting.beta
+    D = M1 + M2 + (V if outliers is None else outliers.shape[-1])
     P = np.zeros((*prompts.y.shape, D + 1))
     token, flat = np.arange(0, P.size, D + 1).reshape(prompts.y.shape), P.reshape(-1)
-    table = np.append(outliers, np.zeros_like(outliers[:1]), axis=0)  # s = -1, no outlier, takes the last: 0
-    if outliers.ndim == 1:
-        flat[token + (M1 + M2) + prompts.s] = table.take(prompts.s)  # for -1 on nu's last axis, which is set below
+    if outliers is None:  # each along an axis of its own: one pass over P instead of V
+        length = np.append(np.full(V, setting.kappa_a * setting.outlier_norm), 0.0)
+        flat[token + (M1 + M2) + prompts.s] = length.take(prompts.s)  # s = -1: nu's last axis, which is set below
     else:
-        for v, column in enumerate(table.T, M1 + M2):
-            P[..., v] = column.take(prompts.s)
+        table = np.append(outliers, np.zeros_like(outliers[:1]), axis=0)  # s = -1, no outlier, takes the last: 0
+        for axis, column in enumerate(table.T, M1 + M2):
+            P[..., axis] = column.take(prompts.s)
     flat[token + prompts.j] = beta
     flat[token + M1 + prompts.k] = beta * prompts.kappa
     P[..., -1] = prompts.y
@@ -82,24 +116,24 @@ def encode(prompts, M1, M2, beta, outliers):
 
 
 def forward(P, Psi):
-    r"""Eq. 3. F and what it is made of, without checks: F (B,), then G and the attention s, each (B, l+1).
+    r"""Eq. 3. F and what it is made of, without checks.
 
-    P : (B, l+1, D+1).  Psi : Weights.
+    P : (B, l+1, D+1).  Psi : Weights.  Returns F (B,), then the gates G and the attention scores, each (B, l+1).
 
     States: mamba Eq. 3
     """
     W_B, W_C, w = Psi
-    s = (P @ (P[:, -1] @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
-    G = np.ones_like(s) if w is None else _gates(P @ w)[0]
-    return np.sum(G * P[:, :, -1] * s, axis=1), G, s
+    scores = (P @ (P[:, -1] @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
+    G = np.ones_like(scores) if w is None else _gates(P @ w)[0]
+    return np.sum(G * P[:, :, -1] * scores, axis=1), G, scores
 
 
 def gradient(P, z, Psi):
     r"""Sections 11.2, 11.3. The gradients of the mean hinge loss in few array operations, without checks.
 
-    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With
-    $t_i = G_i y_i s_i$ the gate's product is $u_k = \dot F (t_k - \sigma_k \sum_{i \le k} t_i)$, which is
-    $\dot F (t_k (1 - \sigma_k) - \sigma_k \sum_{i < k} t_i)$ as in refimpl.calculus.gating.
+    $H = \sum_n \dot F_n c_n p_{query}^{n\top}$ serves both matrices: $W_B H$ and $W_C H^\top$. With t the summands
+    of F, $F = \sum_i t_i$, the gate's product is $u_k = \dot F (t_k - \sigma_k \sum_{i \le k} t_i)$, which is $\dot
+    F (t_k (1 - \sigma_k) - \sigma_k \sum_{i < k} t_i)$ as in refimpl.calculus.gating.
 
     P : (B, l+1, D+1).  z : (B,).  Psi : Weights.  Returns Weights, and F (B,).
 
@@ -107,13 +141,13 @@ def gradient(P, z, Psi):
     """
     W_B, W_C, w = Psi
     q, y = P[:, -1], P[:, :, -1]
-    s = (P @ (q @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
+    scores = (P @ (q @ (W_C.T @ W_B))[:, :, None])[:, :, 0]
     if w is None:
         Gy = y
     else:
-        G, sigma = _gates((P.reshape(-1, len(w)) @ w).reshape(s.shape))
+        G, sigma = _gates((P.reshape(-1, len(w)) @ w).reshape(scores.shape))
         Gy = G * y
-    t = Gy * s
+    t = Gy * scores
     F = t.sum(axis=1)
     dF = np.where(z * F < 1, z / -len(z), 0.0)
     H = ((dF[:, None] * Gy)[:, None, :] @ P)[:, 0].T @ q
