@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import TASKS, counter, letters, look, seeds
+from plots.mamba import ALLOWED, TASKS, counter, letters, look, seeds
 from plots.report import claim
 from refimpl.mamba.runs.boundaries import boundary
 from refimpl.mamba.runs.scaling import WITHIN, examples_needed
@@ -235,7 +235,7 @@ def picture(found, settings):
     linear_panel(axes[0, 2], found["linear"], settings)
     length_panel(axes[1, 0], found, settings)
     magnitude_panel(axes[1, 1], found["magnitude"], settings)
-    sum_panel(axes[1, 2], found["sum"])
+    sum_panel(axes[1, 2], found["sum"], settings)
     letters(axes)
     return figure
 
@@ -244,13 +244,20 @@ def dotted(axis, x, color=style.COLOURS[4]):
     axis.axvline(x, color=color, lw=0.9, ls=":")
 
 
+def allowed(axis, settings):
+    """In grey the errors that Theorem 2 allows."""
+    axis.axhspan(0, settings["epsilon"], color=ALLOWED, lw=0)
+    axis.set_ylabel(f"Mamba's error (grey: at most {settings['epsilon']:g})")
+
+
 def fraction_panel(axis, errors, settings):
     """The bounds of Theorem 2(c) have the colours of their curves."""
     for k, l in enumerate(settings["lengths"]):
         values = [errors[l, a][0] for a in settings["alphas"]]
         axis.plot(settings["alphas"], values, **look(k), ms=4, label=f"$l_{{ts}}$ = {l}")
         dotted(axis, min(1, settings["p_a"] * settings["l"] / l), style.COLOURS[k])
-    axis.set(xlabel=r"$\alpha$; dotted: $\min(1, p_a l_{tr} / l_{ts})$", ylabel="Mamba's error")
+    allowed(axis, settings)
+    axis.set(xlabel=r"$\alpha$; dotted: $\min(1, p_a l_{tr} / l_{ts})$")
     axis.set_title("Theorem 2(c): by fraction", fontsize=9)
     axis.legend(fontsize=7, loc="upper left")
 
@@ -261,8 +268,8 @@ def floor_panel(axis, errors, settings):
         axis.plot(np.array(settings["alphas"]) ** l, values, **{**look(k), "ls": ""}, ms=4, label=f"$l_{{ts}}$ = {l}")
     axis.plot([1e-4, 1], [1e-4, 1], color=style.COLOURS[4], lw=0.9, ls=":", label="equal")
     axis.set(xscale="log", yscale="log", xlim=(1e-4, 1.2), ylim=(1e-4, 1.2), ylabel="Mamba's error")
-    axis.set_xlabel(r"$\alpha^{l_{ts}}$: chance of no clean example")
-    axis.set_title("Theorem 2(d): by that chance", fontsize=9)
+    axis.set_xlabel(r"$\alpha^{l_{ts}}$, the chance of no clean example")
+    axis.set_title("Theorem 2(d): no clean example", fontsize=9)
     axis.legend(fontsize=7, loc="lower right")
 
 
@@ -296,15 +303,17 @@ def length_panel(axis, found, settings):
 def magnitude_panel(axis, errors, settings):
     for k, total in enumerate((1.0, settings["small sum"])):
         points = sorted((m, e[0]) for (m, s), e in errors.items() if s == total)
-        axis.plot(*zip(*points), **look(2 * k), ms=4, label=rf"$\sum_i \lambda_i$ = {total:g}")
+        axis.plot(*zip(*points), **look(2 * k), ms=4, label=rf"$\lambda$ of sum {total:g}")
     dotted(axis, settings["kappa_a"])
-    axis.set(xscale="log", xlabel=r"$\kappa_a'$; dotted: $\kappa_a$", ylabel="Mamba's error")
+    allowed(axis, settings)
+    axis.set(xscale="log", xlabel=r"$\kappa_a'$; dotted: $\kappa_a$")
     axis.set_title("Theorem 2(b): by magnitude", fontsize=9)
     axis.legend(fontsize=7, loc="upper right")
 
 
-def sum_panel(axis, errors):
+def sum_panel(axis, errors, settings):
     axis.plot(*zip(*sorted((x, e[0]) for x, e in errors.items())), **look(0), ms=4)
     dotted(axis, 0)
-    axis.set(xlabel=r"$\sum_i \lambda_i$, with $\lambda_2 = -1/2$", ylabel="Mamba's error")
+    allowed(axis, settings)
+    axis.set_xlabel(r"sum of the $\lambda_i$, with $\lambda_2 = -1/2$")
     axis.set_title("Theorem 2(a): by sum", fontsize=9)

@@ -67,7 +67,7 @@ def measure(settings, seed, jobs, progress):
     order = sorted(NAMES, key=lambda name: "linear att" not in name and "own" not in name)  # the long ones first
     cells = []
     for name in order:
-        trained = setting._replace(eta=settings["etas"][name])
+        trained = setting._replace(eta=settings["etas"].get(name, built[name].eta))
         cells += [(built[name], s, trained, tests, settings["prompts"], settings["steps"]) for s in chosen]
     results = iter(complete(sweep(errors, cells, jobs, counter(progress, "trainings"))))
     found, shape = {}, (len(chosen), len(labellings), len(alphas))
@@ -134,19 +134,23 @@ def because(found, settings):
 
 
 def picture(found, settings):
-    figure, axes = style.figure(10, 5.2, 1, len(settings["labellings"]), sharey=True, squeeze=False)
-    axes, looks = axes[0], ((3, ":"), (2, "-."), (0, "-"))  # colour and dash tell the groups apart, marker the layers
-    for place, (group, names), (colour, dash) in zip(("left", "center", "right"), GROUPS.items(), looks):
-        for k, name in enumerate(names):
-            options = dict(color=style.COLOURS[colour], ls=dash, marker=style.MARKERS[k], label=name)
+    figure, axes = style.figure(10, 5, 1, len(settings["labellings"]), sharey=True, squeeze=False)
+    axes, colours = axes[0], (style.COLOURS[k] for k in (3, 2, 0))
+    for place, (group, names), colour in zip(("left", "center", "right"), GROUPS.items(), colours):
+        for k, name in enumerate(names):  # the groups are told apart by colour, in each the layers by marker and dash
+            options = dict(color=colour, ls=style.DASHES[k], marker=style.MARKERS[k], ms=5, mfc="none", label=name)
             for column, axis in enumerate(axes):
                 curve(axis, settings["alphas"], found[name][0][:, column], **options)
-        handles = axes[0].get_legend_handles_labels()[0][-len(names) :]
-        options = dict(title=group, title_fontsize=8, fontsize=8, handlelength=3)
-        figure.legend(handles=handles, loc=f"outside lower {place}", **options)
+        legend(figure, axes[0].get_legend_handles_labels()[0][-len(names) :], group, place)
     for axis, labelling in zip(axes, settings["labellings"]):
         error_axis(axis, f"{labelling} labels")
         axis.set_xlabel(r"outlier fraction $\alpha$")
     axes[0].set_ylabel("test error (linear below 0.01)")
     letters(axes)
     return figure
+
+
+def legend(figure, handles, group, place):
+    """Under the panels, at most three rows."""
+    options = dict(title=group, title_fontsize=7.5, fontsize=7, handlelength=3.5, ncols=1 + (len(handles) > 3))
+    figure.legend(handles=handles, loc=f"outside lower {place}", **options)

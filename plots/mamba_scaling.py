@@ -45,10 +45,16 @@ SETTINGS = {
     "B": 128,
     "seeds": 3,
     "eta": [0.01, 0.018, 0.032, 0.056, 0.1],
+    "eta: linear over Mamba's": 0.03,
     "1 - p_a": [0.09, 0.16, 0.28, 0.51, 0.9],
+    "1 - p_a: etas": [0.05, 0.002],
     "M_1": [4, 7, 13, 22, 40],
+    "M_1: etas": [0.1, 0.003],
+    "M_1: d": 60,
     "beta at fixed delta beta": [1.0, 1.8, 3.2, 5.6, 10.0],
+    "beta at fixed delta beta: etas": [0.03, 0.001],
     "l_tr": [8, 14, 25, 45, 80],
+    "l_tr: etas": [0.05, 0.001],
     "length: 1 - p_a": [0.05, 0.1, 0.2, 0.5],
     "length: l (1 - p_a)": [1, 2, 3, 4],
     "length: steps": 500,
@@ -81,25 +87,37 @@ COLOURS = (0, 2)
 
 
 def measure(settings, seed, jobs, progress):
-    """{"T" and "law": {(order, model): (x, steps)}, "error": {(1 - p_a, l (1 - p_a), model): error}, "vote": fit}."""
-    shares = np.array(settings["vote: 1 - p_a"])
-    needed = [examples_needed((1 - x) / 2, settings["vote: error"]) for x in shares]
+    """{"T" and "law": {(order, model): (x, steps)}, "error": {(1 - p_a, l (1 - p_a), model): error}, "vote": [l]}."""
+    needed = [examples_needed((1 - x) / 2, settings["vote: error"]) for x in settings["vote: 1 - p_a"]]
     return {
         "T": iterations(settings, seed, jobs, progress),
         "law": laws(settings),
         "error": errors(settings, seed, jobs, progress),
-        "vote": exponent(shares, needed),
+        "vote": needed,
     }
 
 
 def points(settings):
     """Yields order, model, x and the Setting of every point of the first five panels."""
     base = sizes(Setting, settings)
-    for name, (change, step, _) in ORDERS.items():
+    for name in ORDERS:
         for x in settings[name]:
-            for model, eta in enumerate(step(x)):
-                setting = base._replace(eta=eta, **change(x))
-                yield name, model, x, setting._replace(tasks=TASKS[settings["tasks"]](setting.M1))
+            setting = base._replace(**changed(name, x, settings))
+            setting = setting._replace(tasks=TASKS[settings["tasks"]](setting.M1))
+            etas = (x, settings["eta: linear over Mamba's"] * x) if name == "eta" else settings[f"{name}: etas"]
+            for model, eta in zip((0, 1), etas, strict=True):
+                yield name, model, x, setting._replace(eta=eta)
+
+
+def changed(name, x, settings):
+    """What of a Setting an order changes at x; the steps are chosen apart."""
+    return {
+        "eta": {},
+        "1 - p_a": {"p_a": 1 - x},
+        "M_1": {"M1": int(x), "d": settings["M_1: d"]},
+        "beta at fixed delta beta": {"beta": x, "delta": settings["delta"] * settings["beta"] / x},
+        "l_tr": {"l": int(x)},
+    }[name]
 
 
 def collected(rows):
@@ -157,7 +175,7 @@ def numbers(found, settings):
         for (name, model), (x, T) in found["T"].items()
     }
     errors = {str(key): error for key, error in found["error"].items()}
-    return rows | {"errors by (1 - p_a, l (1 - p_a), model)": errors}
+    return rows | {"errors by (1 - p_a, l (1 - p_a), model)": errors, "examples a vote needs": found["vote"]}
 
 
 def claims(found, settings):
@@ -195,7 +213,7 @@ def floor_claim(errors, settings):
 
 
 def vote_claim(found, settings):
-    slope, low, high = found["vote"]
+    slope, low, high = exponent(settings["vote: 1 - p_a"], found["vote"])
     qs, last = settings["length: 1 - p_a"], settings["length: l (1 - p_a)"][-1]
     first_error, last_error = (found["error"][q, last, 1] for q in (qs[0], qs[-1]))
     shares = settings["vote: 1 - p_a"]
@@ -226,7 +244,7 @@ def picture(found, settings):
         axis.set_title(f"printed slopes {printed[0]} and {printed[1]}", fontsize=9)
         axis.legend(fontsize=7, handlelength=1.5, loc="upper right" if name != "M_1" else "upper left")
     length_panel(axes.flat[5], found["error"], settings)
-    figure.suptitle("a to e: steps that training needs (solid: fit; dotted: Lemma 3's law)", fontsize=9)
+    figure.suptitle("(a) to (e): steps that training needs (solid: fit; dotted: Lemma 3's law)", fontsize=9)
     letters(axes)
     return figure
 

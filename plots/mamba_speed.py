@@ -240,6 +240,6 @@ def dimension_panel(axis, found, settings):
     axis.set_xticks(dimensions, [str(d) for d in dimensions])
     axis.minorticks_off()
     axis.set_ylim(top=axis.get_ylim()[1] * 5)  # room for the legend
-    axis.set(xlabel="dimension d", ylabel=f"microseconds, {where(settings)}")
+    axis.set(xlabel="dimension d", ylabel=f"microseconds (l = {settings['l']}, B = {settings['B']})")
     axis.set_title("step by dimension", fontsize=9)
     axis.legend(fontsize=8, loc="upper left")
