@@ -8,7 +8,7 @@ from refimpl.mamba.tasks import all_tasks, cycle, disjoint_pairs
 
 TASKS = {"cycle": cycle, "all": all_tasks, "disjoint": disjoint_pairs}
 LABELLINGS = ("flipped", "targeted", "random")
-ALLOWED = "#dcdcdc"  # where the paper has the error
+ALLOWED = "#eaeaea"  # where the paper has the error
 LOW = 0.01  # Section 4.1's "smaller than 0.01"
 
 
@@ -48,6 +48,12 @@ def error_axis(axis, title):
     axis.set_yticks([0, 0.005, 0.01, 0.1, 1], ["0", "0.005", "0.01", "0.1", "1"])
     axis.set_title(title, fontsize=9)
     axis.label_outer()
+
+
+def headroom(axis, share=0.3):
+    """Room for a legend above the data: y's range longer by that share."""
+    low, high = axis.get_ylim()
+    axis.set_ylim(low, high * (high / low) ** share if axis.get_yscale() == "log" else high + share * (high - low))
 
 
 def reach(alphas, errors):

@@ -104,14 +104,14 @@ def claims(found, settings):
 
 
 def picture(found, settings):
-    figure, axes = style.figure(9, 3.8, 1, 2, width_ratios=(1.5, 1))
+    figure, axes = style.figure(9, 4, 1, 2, width_ratios=(1.5, 1))
     left, right = axes
     for side, label in enumerate(("examples with the query's pattern", "examples with the other pattern")):
         curve(left, steps_shown(settings) + 1, found["mass"][:, :, side], label=label, **look(2 * side))
     left.axhline(0, color="black", lw=0.7)
     left.set(xscale="log", xlabel="SGD step + 1", ylabel="sum of attention over the prompt")
     left.set_title(f"training tasks, mean and 1 sd of {len(found['mass'])} seeds", fontsize=9)
-    left.legend(fontsize=8, loc="center right")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=2, fontsize=8)
     distance, colours = range(len(found["attention"])), [style.COLOURS[0]] + [style.COLOURS[2]] * 100
     right.bar(distance, found["attention"], color=colours[: len(distance)])
     right.axhline(0, color="black", lw=0.7)

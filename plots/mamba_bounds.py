@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import ALLOWED, TASKS, counter, letters, look, seeds
+from plots.mamba import ALLOWED, TASKS, counter, headroom, letters, look, seeds
 from plots.report import claim
 from refimpl.mamba.runs.boundaries import boundary
 from refimpl.mamba.runs.scaling import WITHIN, examples_needed
@@ -246,7 +246,7 @@ def dotted(axis, x, color=style.COLOURS[4]):
 
 def allowed(axis, settings):
     """In grey the errors that Theorem 2 allows."""
-    axis.axhspan(0, settings["epsilon"], color=ALLOWED, lw=0)
+    axis.axhspan(0, settings["epsilon"], color=ALLOWED, ec="#c0c0c0", lw=0.5)
     axis.set_ylabel(f"Mamba's error (grey: at most {settings['epsilon']:g})")
 
 
@@ -259,6 +259,7 @@ def fraction_panel(axis, errors, settings):
     allowed(axis, settings)
     axis.set(xlabel=r"$\alpha$; dotted: $\min(1, p_a l_{tr} / l_{ts})$")
     axis.set_title("Theorem 2(c): by fraction", fontsize=9)
+    headroom(axis)
     axis.legend(fontsize=7, loc="upper left")
 
 
@@ -308,6 +309,7 @@ def magnitude_panel(axis, errors, settings):
     allowed(axis, settings)
     axis.set(xscale="log", xlabel=r"$\kappa_a'$; dotted: $\kappa_a$")
     axis.set_title("Theorem 2(b): by magnitude", fontsize=9)
+    headroom(axis)
     axis.legend(fontsize=7, loc="upper right")
 
 

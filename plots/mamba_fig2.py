@@ -206,7 +206,7 @@ def picture(found, settings):
         error_axis(axes[0, column], f"{labelling} labels, both models")
         error_axis(axes[1, column], f"{labelling} labels, Mamba")
         for name, dash in zip(LINEAR, ("-", "--")):
-            options = dict(color=style.BAD, ls=dash, lw=2.5, capsize=0, label=in_letters(f"linear: {name}"))
+            options = dict(color=style.BAD, ls=dash, lw=2.5, elinewidth=1, capsize=0, label=in_letters(f"linear: {name}"))
             curve(axes[0, column], settings["alphas"], found[name][:, column, :, 1], **options)
         for row, names, who in zip(axes, (ABOVE, BELOW), ("Mamba: ", "")):
             for k, name in enumerate(names):

@@ -135,7 +135,7 @@ def because(found, settings):
 
 def picture(found, settings):
     figure, axes = style.figure(10, 5, 1, len(settings["labellings"]), sharey=True, squeeze=False)
-    axes, colours = axes[0], (style.COLOURS[k] for k in (3, 2, 0))
+    axes, colours = axes[0], (style.COLOURS[k] for k in (2, 1, 0))
     for place, (group, names), colour in zip(("left", "center", "right"), GROUPS.items(), colours):
         for k, name in enumerate(names):  # the groups are told apart by colour, in each the layers by marker and dash
             options = dict(color=colour, ls=style.DASHES[k], marker=style.MARKERS[k], ms=5, mfc="none", label=name)

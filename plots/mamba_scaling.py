@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import TASKS, counter, letters, seeds
+from plots.mamba import TASKS, counter, headroom, letters, seeds
 from plots.report import claim
 from refimpl.mamba.dynamics import laplacian
 from refimpl.mamba.runs.scaling import (
@@ -235,7 +235,7 @@ def picture(found, settings):
         for model in (0, 1):
             order_curve(axis, model, *found["T"][name, model], found["law"][name, model])
         axis.set(xscale="log", yscale="log", xlabel=label, ylabel=f"steps to E[zF] = {settings['margin']:g}")
-        axis.set_ylim(top=axis.get_ylim()[1] * 3)  # room for the legend
+        headroom(axis)
         for side in (axis.xaxis, axis.yaxis):
             side.set_minor_formatter("")
         axis.set_xticks([settings[name][k] for k in (0, len(settings[name]) // 2, -1)])

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import letters
+from plots.mamba import headroom, letters
 from plots.report import claim
 from refimpl.mamba.model import loss_gradient
 from refimpl.mamba.prompts import tokens, training_prompts
@@ -228,6 +228,7 @@ def length_panel(axis, seconds, settings):
     axis.loglog(lengths, line, color=style.COLOURS[2], ls="--", label="linear in l")
     axis.set(xlabel=f"prompt length l (B = {settings['B_long']})", ylabel="microseconds")
     axis.set_title("gradient step by length", fontsize=9)
+    headroom(axis)
     axis.legend(fontsize=8, loc="upper left")
 
 
@@ -239,7 +240,7 @@ def dimension_panel(axis, found, settings):
     dimensions = settings["dimensions"]
     axis.set_xticks(dimensions, [str(d) for d in dimensions])
     axis.minorticks_off()
-    axis.set_ylim(top=axis.get_ylim()[1] * 5)  # room for the legend
+    headroom(axis)
     axis.set(xlabel="dimension d", ylabel=f"microseconds (l = {settings['l']}, B = {settings['B']})")
     axis.set_title("step by dimension", fontsize=9)
     axis.legend(fontsize=8, loc="upper left")
