@@ -32,7 +32,7 @@ def trained(settings, seed, jobs, progress, part=slice(None)):
 
 
 def measure(settings, seed, jobs, progress):
-    """whole: the grid at one seed, {name: (rows, columns)}; half: its half at each seed, {name: (seeds, rows, columns)}.
+    """whole : {name: (rows, columns)} at one seed.  half : {name: (seeds, rows, columns)}, every second row and column.
 
     Raises ValueError for an axis with fewer than two entries: it has no half.
     """
