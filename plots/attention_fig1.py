@@ -12,8 +12,8 @@ from refimpl.attention.experiments import figure_1
 TITLE = "Selected tokens: benign, harmful, no overfitting"
 CAPTION = (
     "The token that each sample selects, along the two signals: training samples above, fresh ones below; grey is the"
-    " side of label +1. With a little noise in p (left) every label is fitted and fresh samples are right, with much"
-    " (middle) fresh samples are wrong, with too little (right) the flipped labels stay where the clean ones are."
+    " side of label +1. With some noise in p (a, d) every label is fitted and fresh samples are right, with much (b, e)"
+    " fresh samples are wrong, with little (c, f) the flipped labels are not fitted."
 )
 STATEMENTS = ["attention Figure 1", "attention Theorem 4.1"]
 SETTINGS = dict(n=100, d=10_000, norm=20.0, betas=[0.06, 1.0, 0.001])

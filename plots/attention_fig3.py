@@ -13,9 +13,9 @@ from refimpl.sweep import complete, sweep
 
 TITLE = "Softmax probabilities along training in three settings"
 CAPTION = (
-    "Attention on each token along training: a clean sample above, below it two noisy ones, the last of them one that"
-    " is not fitted where the run has it. In (a) noisy samples come to pick the weak token of their observed label, in"
-    " (b) some pick an irrelevant one, in (c) some keep the relevant one and are not fitted."
+    "Attention on each token along training, a column for each case: a clean sample above, below it two noisy ones, the"
+    " last of them one that is not fitted where the run has it. In (a) noisy samples come to pick the weak token of"
+    " their observed label, in (b) some pick an irrelevant one, in (c) some keep the relevant one and are not fitted."
 )
 STATEMENTS = ["attention Figure 3"]
 SETTINGS = dict(cases=[[2000, 20.0], [4500, 5.0], [1000, 80.0]], n=20, steps=10_000, test_samples=1000, seeds=16)
@@ -129,7 +129,7 @@ def picture(found, settings):
             above = f"{case}\n$d = {d}$, $\\|\\mu\\| = {norm:g}$\n" if row == 0 else ""
             axes[row, column].set_title(above + what_happens(run, i), fontsize=9)
             curves(axes[row, column], run, i)
-    letters(axes[0])  # as in the paper: a column is a case
+    letters(axes)  # the first row's are the paper's, of a column
     fig.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     return fig
 

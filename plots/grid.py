@@ -108,6 +108,6 @@ def axes_labels(axes, title):
 
 
 def letters(axes):
-    """(a), (b), ... above the left edge of each panel, in reading order."""
-    for axis, letter in zip(np.ravel(axes), "abcdefghijkl"):
-        axis.set_title(f"({letter})", loc="left", fontsize=9, fontweight="bold")
+    """(a), (b), ... in front of each panel's title, in reading order."""
+    for letter, panel in zip("abcdefghijkl", np.ravel(axes)):
+        panel.title.set_text(f"({letter}) {panel.get_title()}")

@@ -10,8 +10,16 @@ TINY = {
     "attention-fig5": _GRID | dict(test_samples=40),
     "attention-fig6": _GRID | dict(seeds=2),
     "attention-flow": dict(
-        n=8, d=100, ratios=[3], wide_T=6, wide_relevant=[2], wide_wrong=[1], wide_ratio=3, harmful_relevant=3,
-        end=30, fresh=40,
+        n=8,
+        d=100,
+        ratios=[3],
+        wide_T=6,
+        wide_relevant=[2],
+        wide_wrong=[1],
+        wide_ratio=3,
+        harmful_relevant=3,
+        end=30,
+        fresh=40,
     ),
     "attention-regime": dict(n=8, C=2, exponents=[4, 12], seeds=2, late=1100, fresh=40),
     "attention-speed": dict(n=4, T=4, d=20, dimensions=[10, 30], together=[1, 2], steps=5, rounds=1),
@@ -19,5 +27,5 @@ TINY = {
 
 # Where a number times 1.5, or a list without its last element, is no setting of the figure: another value.
 OTHER = {
-    "attention-flow": dict(ratios=[5], harmful_relevant=2),
+    "attention-flow": dict(ratios=[5], wide_relevant=[3], wide_wrong=[2], harmful_relevant=2),
 }
