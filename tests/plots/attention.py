@@ -21,7 +21,7 @@ TINY = {
         end=30,
         fresh=40,
     ),
-    "attention-regime": dict(n=8, C=2, exponents=[4, 12], seeds=2, late=1100, fresh=40),
+    "attention-regime": dict(n=8, C=2, exponents=[4, 12], seeds=1, late=1100, fresh=40),
     "attention-speed": dict(n=4, T=4, d=20, dimensions=[10, 30], together=[1, 2], steps=5, rounds=1),
 }
 
