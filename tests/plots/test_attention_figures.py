@@ -10,7 +10,8 @@ from plots import attention_fig4 as fig4
 from plots import attention_fig5 as fig5
 from plots import attention_fig6 as fig6
 from plots import attention_flow, attention_regime, attention_speed, grid
-from refimpl.attention.data import IRRELEVANT, RELEVANT
+from refimpl.attention.data import IRRELEVANT, RELEVANT, Sample
+from refimpl.attention.experiments import Run
 from tests.plots.attention import TINY
 
 
@@ -92,6 +93,30 @@ def test_figure_3_the_worst_seed_is_named():
     assert measured == "2 of 2 seeds; largest test error of (b) 0.200"
 
 
+def run_of_figure_3(Y_star, picks, margins):
+    """A run of four samples with Y = +1 whose last weights lie on the token picked of R, W_{+1}, W_{-1}, I."""
+    Y_star, roles = np.array(Y_star), np.array([[RELEVANT, 1, -1, IRRELEVANT]] * 4)
+    sample = Sample(None, np.ones(4), Y_star, None, roles)
+    return Run(sample, np.array([0]), np.eye(4)[picks][None], None, np.array(margins), 0.75, 0.5)
+
+
+def test_figure_3_what_the_noisy_samples_of_a_run_end_in():
+    run = run_of_figure_3([1, -1, -1, -1], picks=[0, 1, 2, 3], margins=[1.0, 2.0, 0.0, -1.0])
+    train, test, picks, fitted = fig3.outcome(run)
+    assert (train, test, picks.tolist(), fitted.tolist()) == (0.75, 0.5, [1, -1, IRRELEVANT], [True, False, False])
+    assert fig3.shown_samples(run) == (0, 1, 2)
+    assert fig3.what_happens(run, 0) == "clean, fitted, picks relevant"
+    assert fig3.what_happens(run, 2) == "noisy, not fitted, picks weak"
+    assert fig3.what_happens(run, 3) == "noisy, not fitted, picks irrelevant"
+
+
+def test_figure_3_the_label_of_a_weak_token_is_the_samples_own():
+    """With Y = -1, a token of W_{-1} is of the observed label."""
+    run = run_of_figure_3([1, 1, 1, 1], picks=[2, 1, 0, 3], margins=[1.0] * 4)
+    run = run._replace(sample=run.sample._replace(Y=-np.ones(4)))
+    assert fig3.outcome(run).picks.tolist() == [1, -1, RELEVANT, IRRELEVANT]
+
+
 def ratios(name, whole, half=None, **rest):
     """What grid.measure returns, with one ratio on two by two cells."""
     half = np.array([whole, whole]) if half is None else np.array(half)
@@ -121,6 +146,8 @@ def test_figure_4_says_up_to_which_norm():
     whole, _, weak, _ = fig4.claims(found, fig4.SETTINGS | NORMS)
     assert whole["measured"] == "25.0% of 4 cells below 1, least 0.90, median 2.05"
     assert weak["measured"] == "for every d up to |mu| = 5"
+    found = ratios("eq_9", [[1.0, 1.0], [3.0, 4.0]], **COUNT)
+    assert fig4.claims(found, fig4.SETTINGS | NORMS)[0]["measured"].startswith("0.0% of 4 cells below 1")
 
 
 @pytest.mark.parametrize("away, holds", [(0.049, True), (0.051, False)])
@@ -166,6 +193,13 @@ def losses(train=(0.41, 0.54), test=(0.40, 0.64)):
 )
 def test_figure_5_each_end_of_each_range_and_both_trends(found, expected):
     assert verdicts(fig5, found, dimensions=[500, 1000, 1500]) == expected
+
+
+def test_figure_5_d_1000_is_small_and_every_small_row_decides():
+    found = losses()
+    found["train_loss"][1] = found["train_loss"][1, ::-1]
+    assert verdicts(fig5, found, dimensions=[500, 1000, 1500])[2] is False
+    assert verdicts(fig5, found, dimensions=[500, 1001, 1500])[2] is True
 
 
 def test_figure_5_without_a_small_d_or_a_third_cell_there_is_no_trend():
@@ -272,6 +306,19 @@ def test_regime_outside_of_it_nothing_is_decided():
     assert verdicts(attention_regime, regime_found(d=10**6)) == [None] * 7
 
 
+def test_regime_says_from_which_d_on_all_seeds_hold():
+    """Its first d with all seeds, and none without after it; the smallest setting itself is inside."""
+    start = round(attention_regime.regime_start(attention_regime.SETTINGS))
+    by_d = {d: regime_found(d, clean=d in (10**3, 10**5, start))["by_d"][d] for d in (10**3, 10**4, 10**5, start)}
+    rows = attention_regime.claims(dict(by_d=by_d), attention_regime.SETTINGS)
+    assert rows[0]["measured"] == "1.00 of the seeds; all seeds from d = 1e+05 on" and rows[0]["holds"] is True
+    assert rows[1]["measured"] == "1.00 of the seeds; all seeds from d = 1e+03 on"
+    by_d[start] = regime_found(start, clean=False)["by_d"][start]
+    row = attention_regime.claims(dict(by_d=by_d), attention_regime.SETTINGS)[0]
+    assert row["measured"] == "0.50 of the seeds" and row["holds"] is False
+    assert rows[5]["measured"].endswith("below delta/n from d = 1e+05 on")
+
+
 def test_regime_says_which_labels_are_wrong_and_which_equations_are_met():
     rows = attention_regime.claims(regime_found(), attention_regime.SETTINGS)
     assert "Y* = +1" in rows[0]["settings"] and "Eq. 10 <= 2" in rows[3]["settings"]
@@ -302,6 +349,12 @@ def speed_found(**change):
 )
 def test_speed_one_run_several_runs_any_d_and_each_form_of_autograd(change, failing):
     assert verdicts(attention_speed, speed_found(**change)) == [k not in failing for k in range(6)]
+
+
+def test_speed_one_run_and_several_by_name():
+    names = list(attention_speed.in_products(speed_found(bare=2.0)).items())
+    assert names[:3] == [("Gram form, 1 run", 4.0), ("Gram form, 16 runs", 1.5), ("plain form in d dimensions", 30.0)]
+    assert names[3] == ("PyTorch, (x W) p", 4.5)
 
 
 def test_speed_without_pytorch_its_claims_are_open():
