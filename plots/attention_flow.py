@@ -99,12 +99,15 @@ def measure(settings, seed, jobs, progress):
 
 
 def _check(settings):
-    n, end = settings["n"], settings["end"]
+    n, end, weak = settings["n"], settings["end"], settings["weak"]
     if n % 2:
         raise ValueError(f"n: must be even, half of it in each class, got {n}")
     for name in ("wrong", "harmful_wrong", "wide_wrong"):
         if not all(1 <= wrong < n / 2 for wrong in np.ravel(settings[name])):
             raise ValueError(f"{name}: must leave a class of {n // 2} some clean and some noisy, got {settings[name]}")
+    for name, T in (("relevant", "T"), ("wide_relevant", "wide_T"), ("harmful_relevant", "wide_T")):
+        if np.max(settings[name], initial=0) + weak > settings[T]:
+            raise ValueError(f"{name}: with weak = {weak} beyond {T} = {settings[T]}, got {settings[name]}")
     if not settings["ratios"]:
         raise ValueError("ratios: must not be empty")
     if end <= 25:
