@@ -1,40 +1,118 @@
 """Figure 1: the token that each sample selects, in the plane of the two signals, for three amounts of noise in p."""
 
+from typing import NamedTuple
+
 import numpy as np
 
+from plots.grid import letters
 from plots.report import claim
 from plots.style import COLOURS, figure
 from refimpl.attention.experiments import figure_1
 
 TITLE = "Selected tokens: benign, harmful, no overfitting"
+CAPTION = (
+    "The token that each sample selects, along the two signals: training samples above, fresh ones below; grey is the"
+    " side of label +1. With some noise in p (a, d) every label is fitted and fresh samples are right, with much (b, e)"
+    " fresh samples are wrong, with little (c, f) the flipped labels are not fitted."
+)
 STATEMENTS = ["attention Figure 1", "attention Theorem 4.1"]
 SETTINGS = dict(n=100, d=10_000, norm=20.0, betas=[0.06, 1.0, 0.001])
 QUICK = {}
 
-CASES = ("benign overfitting", "harmful overfitting", "no overfitting")
-# (train, test) accuracy as published, two decimals
-PUBLISHED = ((1.00, 1.00), (1.00, 0.58), (0.80, 1.00))
+
+class Case(NamedTuple):
+    """What a beta is chosen for: its name, the claim, (train, test) accuracy as published, two decimals."""
+
+    name: str
+    text: str
+    published: tuple
 
 
-def draw(settings, seed, jobs, progress):
+CASES = (
+    Case("benign overfitting", "This p fits every label and is right on fresh samples", (1.00, 1.00)),
+    Case("harmful overfitting", "This p fits every label and is wrong on many fresh samples", (1.00, 0.58)),
+    Case("no overfitting", "This p fits the clean labels alone and is right on fresh samples", (0.80, 1.00)),
+)
+
+
+def measure(settings, seed, jobs, progress):
+    """For each beta points, {split: (n, 2)}, and accuracies, [train, test]; alone: the latter, clean noise left out.
+
+    samples : the two Samples.  clean : the share of training labels that are not flipped.
+    """
+    if len(settings["betas"]) != len(CASES):
+        raise ValueError(f"betas: must be three, for {', '.join(case.name for case in CASES)}")
     sizes = {name: settings[name] for name in ("n", "d", "norm")}
     train, test, results = figure_1(seed, settings["betas"], **sizes)
-    alone = figure_1(seed, settings["betas"], **sizes, clean_noise=False)[2]
-    fig, axes = figure(9, 6, 2, 3, sharex=True, sharey=True)
-    for column, (beta, case, by_split) in enumerate(zip(settings["betas"], CASES, results)):
-        for row, (name, sample) in enumerate((("train", train), ("test", test))):
-            points, accuracy = by_split[name]
-            scatter(axes[row, column], points, sample, settings["norm"])
-            axes[row, column].set_title(
-                f"{name}: {case}, accuracy {accuracy:.2f}" if row == 0 else f"test: accuracy {accuracy:.2f}", fontsize=9
+    *_, alone = figure_1(seed, settings["betas"], **sizes, clean_noise=False)
+    return dict(
+        samples=dict(train=train, test=test),
+        points=[{split: points for split, (points, _) in result.items()} for result in results],
+        accuracies=[accuracies(result) for result in results],
+        alone=[accuracies(result) for result in alone],
+        clean=float(np.mean(train.Y == train.Y_star)),
+    )
+
+
+def accuracies(result):
+    return [result[split][1] for split in ("train", "test")]
+
+
+def numbers(found, settings):
+    return dict(accuracies=found["accuracies"], noisy_samples_alone=found["alone"])
+
+
+def claims(found, settings):
+    betas, rows = settings["betas"], []
+    for beta, case, ours in zip(betas, CASES, found["accuracies"]):
+        threshold, holds = decided(case.name, *ours, found["clean"])
+        rows.append(
+            claim(
+                f"{case.text}: {case.name}",
+                paper=str(case.published),
+                measured=str(tuple(ours)),
+                threshold=threshold,
+                holds=holds,
+                settings=f"beta = {beta:g}, noise of all samples in p",
             )
-        axes[0, column].annotate(rf"$\beta = {beta:g}$", (0.03, 0.05), xycoords="axes fraction")
-    fig.supxlabel(r"selected token along $\mu_{+1}/\|\mu\|$")
-    fig.supylabel(r"selected token along $\mu_{-1}/\|\mu\|$")
-    axes[0, 0].legend(loc="upper right", fontsize=7)
-    accuracies = [[by_split[name][1] for name in ("train", "test")] for by_split in results]
-    alone = [[by_split[name][1] for name in ("train", "test")] for by_split in alone]
-    return fig, claims(settings["betas"], accuracies, alone), dict(accuracies=accuracies, noisy_samples_alone=alone)
+        )
+    threshold, holds = decided("benign overfitting", *found["alone"][0], found["clean"])
+    rows.append(
+        claim(
+            "The p of Theorem 4.1 (noise of the noisy samples alone) is benign",
+            paper="benign",
+            measured=str(tuple(found["alone"][0])),
+            threshold=threshold,
+            holds=holds,
+            settings=f"beta = {betas[0]:g}",
+        )
+    )
+    return rows
+
+
+def decided(name, train, test, clean):
+    """A case's threshold and whether it holds; clean : the share of training labels that are not flipped."""
+    return {
+        "benign overfitting": ("train 1, test >= 0.99", train == 1 and test >= 0.99),
+        "harmful overfitting": ("train 1, test < 0.75", train == 1 and test < 0.75),
+        "no overfitting": (
+            f"train {clean:.2f} (the clean samples alone), test >= 0.99",
+            abs(train - clean) < 1e-9 and test >= 0.99,
+        ),
+    }[name]
+
+
+def picture(found, settings):
+    fig, axes = figure(9, 7.1, 2, 3, sharex=True, sharey=True)
+    for column, (beta, case) in enumerate(zip(settings["betas"], CASES)):
+        for row, (split, sample) in enumerate(found["samples"].items()):
+            axis, accuracy = axes[row, column], found["accuracies"][column][row]
+            scatter(axis, found["points"][column][split], sample, settings["norm"])
+            above = f"{case.name}, $\\beta = {beta:g}$\n" if row == 0 else ""
+            axis.set_title(f"{above}{split}: accuracy {accuracy:.2f}", fontsize=9)
+    letters(axes)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    return fig
 
 
 def scatter(axes, points, sample, norm):
@@ -43,49 +121,10 @@ def scatter(axes, points, sample, norm):
     for label, name, marker, colour in ((1, "$Y = +1$", "o", COLOURS[0]), (-1, "$Y = -1$", "^", COLOURS[2])):
         for noisy in (False, True):
             chosen = (sample.Y == label) & ((sample.Y != sample.Y_star) == noisy)
-            face = "none" if noisy else colour
-            if chosen.any():
-                text = f"{name}, label {'flipped' if noisy else 'clean'}"
-                axes.scatter(
-                    *points[chosen].T, s=22, marker=marker, facecolors=face, edgecolors=colour, linewidths=1, label=text
-                )
+            text, face = f"{name}, label {'flipped' if noisy else 'clean'}", "none" if noisy else colour
+            look = dict(s=22, marker=marker, facecolors=face, edgecolors=colour, linewidths=1, label=text)
+            axes.scatter(*points[chosen].T, **look)
     axes.plot(span, span, color="#444444", linewidth=1)
     axes.set(xlim=span, ylim=span, aspect="equal")
-
-
-def claims(betas, accuracies, alone):
-    rows = []
-    for beta, case, ours, published in zip(betas, CASES, accuracies, PUBLISHED):
-        decided = {
-            "benign overfitting": ours[0] == 1 and ours[1] >= 0.99,
-            "harmful overfitting": ours[0] == 1 and ours[1] < 0.75,
-            "no overfitting": abs(ours[0] - 0.8) < 1e-9 and ours[1] >= 0.99,
-        }[case]
-        threshold = {
-            "benign overfitting": "train 1, test >= 0.99",
-            "harmful overfitting": "train 1, test < 0.75",
-            "no overfitting": "train 0.80 (the clean samples alone), test >= 0.99",
-        }[case]
-        rows.append(
-            claim(
-                f"{case}: (train, test) accuracy of the selected token",
-                str(published),
-                str(tuple(ours)),
-                threshold,
-                decided,
-                f"beta = {beta:g}, noise of all samples in p",
-            )
-        )
-    for beta, case, ours in zip(betas, CASES, alone):
-        if case == "benign overfitting":
-            rows.append(
-                claim(
-                    "the p of Theorem 4.1 (noise of the noisy samples alone) is benign",
-                    "benign",
-                    str(tuple(ours)),
-                    "train 1, test >= 0.99",
-                    ours[0] == 1 and ours[1] >= 0.99,
-                    f"beta = {beta:g}",
-                )
-            )
-    return rows
+    axes.set(xlabel=r"selected token along $\mu_{+1}/\|\mu\|$", ylabel=r"selected token along $\mu_{-1}/\|\mu\|$")
+    axes.label_outer()

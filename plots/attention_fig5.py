@@ -8,58 +8,71 @@ from plots.report import claim
 from plots.style import figure, heatmap
 
 TITLE = "Train and test loss over dimension and signal norm"
+CAPTION = (
+    "Train loss (a) and test loss (b) at the end of training, in one range of colours. The train loss grows with the"
+    " signal where d is small, the test loss with d where the signal is weak."
+)
 STATEMENTS = ["attention Figure 5"]
-SETTINGS, QUICK = grid.SETTINGS, grid.QUICK
+SETTINGS, QUICK = grid.TRAINING | dict(test_samples=grid.TEST_SAMPLES), grid.QUICK
+
+PUBLISHED = {"train": (0.41, 0.54), "test": (0.40, 0.64)}  # the least and the largest on the colour bars
+SMALL = 1000  # the d up to which it is small
 
 
-def draw(settings, seed, jobs, progress):
-    whole, _ = grid.runs(settings, seed, jobs, progress)
-    train, test = whole["train_loss"], whole["test_loss"]
-    fig, axes = figure(9.5, 4, 1, 2)
-    for axis, values, name in ((axes[0], train, "train"), (axes[1], test, "test")):
-        heatmap(axis, settings["norms"], settings["dimensions"], values, f"{name} loss")
-        grid.axes_labels(axis, f"{name} loss after {settings['steps']} steps")
-    numbers = {name: whole[name] for name in ("train_loss", "test_loss", "train_accuracy", "test_accuracy")}
-    return fig, claims(whole, settings["dimensions"]), numbers
+def measure(settings, seed, jobs, progress):
+    return grid.trained(settings, seed, jobs, progress)
 
 
-def claims(whole, dimensions):
-    train, test = whole["train_loss"], whole["test_loss"]
-    small = np.asarray(dimensions) <= 1000
-    with_norm = [stats.spearmanr(range(len(row)), row).statistic for row in train[small]]
-    with_d = stats.spearmanr(range(len(test)), test[:, 0]).statistic
-    rows = [
-        claim(
-            "train loss on the grid",
-            "0.41 to 0.54",
-            f"{train.min():.2f} to {train.max():.2f}",
-            "within 0.02 at both ends",
-            abs(train.min() - 0.41) <= 0.02 and abs(train.max() - 0.54) <= 0.02,
-            "one seed",
-        ),
-        claim(
-            "test loss on the grid",
-            "0.40 to 0.64",
-            f"{test.min():.2f} to {test.max():.2f}",
-            "within 0.02 at both ends",
-            abs(test.min() - 0.40) <= 0.02 and abs(test.max() - 0.64) <= 0.02,
-            "one seed",
-        ),
-        claim(
-            "at a small d the train loss grows with the signal",
-            "the balance is significant",
-            f"rank correlation {min(with_norm):.2f} or more in each row",
-            "> 0",
-            min(with_norm) > 0,
-            "d <= 1000, one seed",
-        ),
-        claim(
-            "at a weak signal the test loss grows with d",
-            "the balance is significant",
-            f"rank correlation {with_d:.2f}",
-            "> 0",
-            with_d > 0,
-            "the smallest |mu|, one seed",
-        ),
-    ]
+def numbers(found, settings):
+    return {name: found[name] for name in ("train_loss", "test_loss", "train_accuracy", "test_accuracy")}
+
+
+def claims(found, settings):
+    rows = [has_the_range(name, found[f"{name}_loss"]) for name in PUBLISHED]
+    small = np.asarray(settings["dimensions"]) <= SMALL
+    with_norm = min(map(trend, found["train_loss"][small]), default=np.nan)
+    text = "At a small d the train loss grows with the signal"
+    rows.append(grows(text, with_norm, " or more in each row", f"d <= {SMALL}, one seed"))
+    text, with_d = "At a weak signal the test loss grows with d", trend(found["test_loss"][:, 0])
+    rows.append(grows(text, with_d, "", "the smallest |mu|, one seed"))
     return rows
+
+
+def has_the_range(name, loss):
+    low, high = PUBLISHED[name]
+    return claim(
+        f"The {name} loss on the grid has the published range",
+        paper=f"{low:.2f} to {high:.2f}",
+        measured=f"{loss.min():.2f} to {loss.max():.2f}",
+        threshold="within 0.02 at both ends",
+        holds=abs(loss.min() - low) <= 0.02 and abs(loss.max() - high) <= 0.02,
+        settings="one seed",
+    )
+
+
+def trend(values):
+    """The rank correlation of the values with their order; not-a-number for fewer than three."""
+    return stats.spearmanr(range(len(values)), values).statistic if len(values) > 2 else np.nan
+
+
+def grows(text, correlation, note, where):
+    return claim(
+        text,
+        paper="the balance is significant",
+        measured=f"rank correlation {correlation:.2f}{note}",
+        threshold="> 0",
+        holds=None if np.isnan(correlation) else correlation > 0,
+        settings=where,
+    )
+
+
+def picture(found, settings):
+    fig, axes = figure(9.5, 4, 1, 2)
+    losses = {name: found[f"{name}_loss"] for name in PUBLISHED}
+    low, high = min(loss.min() for loss in losses.values()), max(loss.max() for loss in losses.values())
+    for axis, (name, loss) in zip(axes, losses.items()):
+        heatmap(axis, settings["norms"], settings["dimensions"], loss, f"{name} loss", low=low, high=high)
+        title = f"{name} loss after {settings['steps']} steps: {loss.min():.2f} to {loss.max():.2f}"
+        grid.axes_labels(axis, title)
+    grid.letters(axes)
+    return fig

@@ -4,20 +4,27 @@ import time
 
 import numpy as np
 
+from plots.grid import letters
 from plots.report import claim
-from plots.style import COLOURS, figure
+from plots.style import COLOURS, MARKERS, figure
 from refimpl.attention.data import draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p
 from refimpl.attention.experiments import ALPHA, flips
-from refimpl.attention.runs.gram import descend, gram
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs.gram import descend, gram
 
 TITLE = "The cost of a training step, one thread"
+CAPTION = (
+    "Time of a training step on one thread, in bare products of the Gram matrix and a vector, for one run (a): a few"
+    " products in Gram form, tens to thousands in d dimensions. In Gram form it does not depend on d (b)."
+)
 STATEMENTS = ["attention Lemma D.1"]
-SETTINGS = dict(n=20, d=2000, dimensions=[100, 2000, 60_000], together=[1, 16, 32], steps=400, rounds=9)
+# together : how many runs are trained at once; the first must be 1, with which the others' code is compared.
+SETTINGS = dict(n=20, T=8, d=2000, dimensions=[100, 2000, 60_000], together=[1, 16, 32], steps=400, rounds=9)
 QUICK = dict(dimensions=[100, 2000], steps=200, rounds=5)
 
-LIMITS = {1: 8.0, 16: 3.0, 32: 3.0}  # times the bare product, per run
+NORM = 20.0  # no time depends on the numbers that are computed with
+ALONE, TOGETHER = 8.0, 3.0  # limits in bare products a run, for one run and for several
 
 
 def best(function, rounds, calls=1):
@@ -31,37 +38,44 @@ def best(function, rounds, calls=1):
     return min(spent)
 
 
-def setting(seed, n, d, norm=20.0):
-    sample = draw_experiment(streams((seed, d))[0], n, norm, d, flips(n))
-    nu = linear_head(signals(norm, d))
+def problem(settings, seed, d):
+    """A training set in d dimensions: sample, nu, M, gamma."""
+    n = settings["n"]
+    sample = draw_experiment(streams((seed, d))[0], n, NORM, d, flips(n), T=settings["T"])
+    nu = linear_head(signals(NORM, d))
     return sample, nu, *gram(sample.X, nu)
 
 
-def draw(settings, seed, jobs, progress):
-    n, d, steps, rounds = (settings[name] for name in ("n", "d", "steps", "rounds"))
-    sample, nu, M, gamma = setting(seed, n, d)
+def measure(settings, seed, jobs, progress):
+    """Seconds a step and run: seconds {runs together: ...}, in_d {d: ...}, plain, autograd {form: ...}.
+
+    bare : seconds of a product.  shapes : of the tokens and of the Gram matrix.
+    """
+    if settings["together"][0] != 1:
+        raise ValueError(f"together: must begin with 1, got {settings['together']}")
+    steps, rounds = settings["steps"], settings["rounds"]
+    sample, nu, M, gamma = problem(settings, seed, settings["d"])
     out, vector = np.empty(len(M)), np.ascontiguousarray(gamma.ravel())
     bare = best(lambda: np.matmul(M, vector, out=out), 5 * rounds, 2000)
-    seconds = {}
+    seconds, in_d = {}, {}
     for runs in settings["together"]:
         progress(f"runs together: {runs}")
-        batch = [np.repeat(a[None], runs, axis=0) for a in (M, gamma, sample.Y)]
-        if runs == 1:
-            batch = [M, gamma, sample.Y]
-        seconds[runs] = best(lambda: descend(*batch, ALPHA, steps), rounds) / steps / runs
-    in_d = {}
-    for dimension in settings["dimensions"]:
-        progress(f"d = {dimension}")
-        other, _, *parts = setting(seed, n, dimension)
-        in_d[dimension] = best(lambda: descend(*parts, other.Y, ALPHA, steps), rounds) / steps
+        seconds[runs] = gram_step(M, gamma, sample.Y, runs, steps, rounds) / runs
+    for d in settings["dimensions"]:
+        progress(f"d = {d}")
+        other, _, *parts = problem(settings, seed, d)
+        in_d[d] = gram_step(*parts, other.Y, 1, steps, rounds)
     plain = best(lambda: descend_p(sample.X, sample.Y, nu, ALPHA, 10), rounds) / 10
     progress("PyTorch, where it is installed")
     autograd = torch_steps(sample, nu, rounds)
-    bars = {f"Gram form, {runs} run{'s' * (runs > 1)}": value / bare for runs, value in seconds.items()}
-    bars["plain form in d dimensions"] = plain / bare
-    bars.update({f"PyTorch, {form}": value / bare for form, value in autograd.items()})
-    numbers = dict(bare_product_us=bare * 1e6, times_the_product=bars, in_d={k: v / bare for k, v in in_d.items()})
-    return picture(bars, in_d, bare, settings), claims(seconds, in_d, bare, autograd), numbers
+    shapes = dict(tokens=sample.X.shape, gram=M.shape)
+    return dict(bare=bare, seconds=seconds, in_d=in_d, plain=plain, autograd=autograd, shapes=shapes)
+
+
+def gram_step(M, gamma, Y, runs, steps, rounds):
+    """Seconds a step of that many copies of a run, trained together."""
+    batch = (M, gamma, Y) if runs == 1 else [np.repeat(part[None], runs, axis=0) for part in (M, gamma, Y)]
+    return best(lambda: descend(*batch, ALPHA, steps), rounds) / steps
 
 
 def torch_steps(sample, nu, rounds):
@@ -85,55 +99,81 @@ def torch_steps(sample, nu, rounds):
     return {form: best(lambda: step(logits), max(3, rounds // 2), 20) for form, logits in forms.items()}
 
 
-def picture(bars, in_d, bare, settings):
-    fig, axes = figure(9.5, 3.6, 1, 2, width_ratios=(3, 2))
-    axes[0].barh(list(bars)[::-1], list(bars.values())[::-1], color=COLOURS[0])
-    for k, value in enumerate(list(bars.values())[::-1]):
-        axes[0].annotate(f" {value:.0f}" if value >= 100 else f" {value:.3g}", (value, k), va="center", fontsize=8)
-    axes[0].set(
-        xscale="log", xlabel=f"time of a step, in products of a 160 x 160 matrix and a vector ({bare * 1e6:.1f} us)"
+def in_products(found):
+    """{what: the time of a step of one run, in bare products}."""
+    bare = found["bare"]
+    times = {f"Gram form, {runs} run{'s' * (runs > 1)}": value / bare for runs, value in found["seconds"].items()}
+    times["plain form in d dimensions"] = found["plain"] / bare
+    return times | {f"PyTorch, {form}": value / bare for form, value in found["autograd"].items()}
+
+
+def numbers(found, settings):
+    bare = found["bare"]
+    in_d = {d: value / bare for d, value in found["in_d"].items()}
+    return dict(
+        bare_product_us=bare * 1e6, times_the_product=in_products(found), in_d=in_d, shapes=found["shapes"]
     )
-    axes[0].set_xlim(0.5, 10 * max(bars.values()))
-    axes[0].set_title(f"n = {settings['n']}, T = 8, d = {settings['d']}, per run", fontsize=10)
-    axes[1].plot(list(in_d), [value / bare for value in in_d.values()], "o-", color=COLOURS[0])
-    axes[1].set(xscale="log", xlabel="dimension d", ylabel="time of a step, in products")
-    axes[1].set_ylim(0, 1.4 * max(in_d.values()) / bare)
-    axes[1].set_title("Gram form, one run, any d", fontsize=10)
+
+
+def claims(found, settings):
+    alone, autograd = found["seconds"][1], found["autograd"]
+    rows = [few_products(runs, value / found["bare"]) for runs, value in found["seconds"].items()]
+    rows.append(does_not_depend_on_d(found["in_d"]))
+    return rows + [slower(form, autograd.get(form), alone) for form in ("(x W) p", "x (W p)", "W = I")]
+
+
+def few_products(runs, products):
+    limit = ALONE if runs == 1 else TOGETHER
+    return claim(
+        f"A Gram step costs few products a run, {runs} together",
+        paper="-",
+        measured=f"{products:.2f} products a run",
+        threshold=f"<= {limit:g}",
+        holds=products <= limit,
+        settings="one thread",
+    )
+
+
+def does_not_depend_on_d(in_d):
+    spread = max(in_d.values()) / min(in_d.values())
+    return claim(
+        "The cost of a Gram step does not depend on d",
+        paper="-",
+        measured=f"slowest over quickest {spread:.2f}, d = {min(in_d)} to {max(in_d)}",
+        threshold="<= 1.3",
+        holds=spread <= 1.3,
+    )
+
+
+def slower(form, seconds, alone):
+    return claim(
+        f"The authors' step by autograd, {form}, is slower",
+        paper="-",
+        measured="PyTorch is not installed" if seconds is None else f"{seconds / alone:.0f} times a Gram step",
+        threshold="> 1",
+        holds=None if seconds is None else seconds > alone,
+        settings="float32, one thread",
+    )
+
+
+def picture(found, settings):
+    fig, axes = figure(9.5, 3.8, 1, 2, width_ratios=(3, 2))
+    draw_bars(axes[0], in_products(found), found)
+    x, y = list(found["in_d"]), [value / found["bare"] for value in found["in_d"].values()]
+    axes[1].plot(x, y, "-", marker=MARKERS[0], color=COLOURS[0])
+    axes[1].set(xscale="log", xlabel=r"dimension $d$", ylabel="time of a step, in products", ylim=(0, 1.4 * max(y)))
+    axes[1].set_title("Gram form, one run, any d", fontsize=9)
+    letters(axes)
     return fig
 
 
-def claims(seconds, in_d, bare, autograd):
-    rows = [
-        claim(
-            f"a Gram step costs few products, {runs} together",
-            "-",
-            f"{value / bare:.2f} products a run",
-            f"<= {LIMITS[runs]:g}",
-            value / bare <= LIMITS[runs],
-            "one thread",
-        )
-        for runs, value in seconds.items()
-    ]
-    spread = max(in_d.values()) / min(in_d.values())
-    rows.append(
-        claim(
-            "its cost does not depend on d",
-            "-",
-            f"slowest over quickest {spread:.2f}, d = {min(in_d)} to {max(in_d)}",
-            "<= 1.3",
-            spread <= 1.3,
-        )
-    )
-    for form in ("(x W) p", "x (W p)", "W = I"):
-        measured = f"{autograd[form] / seconds[1]:.0f} times a Gram step" if autograd else "PyTorch is not installed"
-        rows.append(
-            claim(
-                f"the authors' step by autograd, {form}, is slower",
-                "-",
-                measured,
-                "> 1",
-                autograd[form] > seconds[1] if autograd else None,
-                "float32, one thread",
-            )
-        )
-    return rows
+def draw_bars(axes, times, found):
+    n, T, d = found["shapes"]["tokens"]
+    names, values = list(times)[::-1], list(times.values())[::-1]
+    axes.barh(names, values, color=[COLOURS[0] if name.startswith("Gram") else COLOURS[3] for name in names])
+    for k, value in enumerate(values):
+        axes.annotate(f" {value:.0f}" if value >= 100 else f" {value:.3g}", (value, k), va="center", fontsize=8)
+    product = f"products of a {n * T} x {n * T} matrix and a vector ({found['bare'] * 1e6:.1f} us)"
+    axes.set(xscale="log", xlim=(0.5, 10 * max(values)))
+    axes.set(xlabel=f"time of a step, in {product}", ylabel="form of the step")
+    axes.set_title(f"n = {n}, T = {T}, d = {d}, per run", fontsize=9)

@@ -1,47 +1,58 @@
-"""The runs behind Figures 4, 5 and 6, trained once for all three."""
+"""The runs behind Figures 4, 5 and 6, trained once for all three, and the page that Figures 4 and 6 share."""
 
+import matplotlib
 import numpy as np
 
 from plots.report import claim
-from refimpl.attention.experiments import grid
+from plots.style import BAD, figure, heatmap
+from refimpl.attention.experiments import grid_row
+from refimpl.sweep import complete, sweep
 
-# The paper's grid; a few seeds, the first among them, on every second row and column of it.
-SETTINGS = dict(
-    dimensions=list(range(250, 5001, 250)), norms=list(range(5, 101, 5)), steps=20_000, test_samples=1000, seeds=3
-)
+# The paper's grid; Figures 4 and 6 add seeds, Figure 5 test samples.
+TRAINING = dict(n=20, dimensions=list(range(250, 5001, 250)), norms=list(range(5, 101, 5)), steps=20_000)
+RATIOS = TRAINING | dict(seeds=3)
 QUICK = dict(dimensions=list(range(500, 5001, 1000)), norms=list(range(10, 101, 20)))
+
+TEST_SAMPLES = 1000  # Figure 5's; nothing in Figures 4 and 6 depends on them, but one training serves all three
+HALF = slice(1, None, 2)  # every second row and column: where more seeds than the first are trained
 
 _trained = {}
 
 
-def runs(settings, seed, jobs, progress):
-    """The whole grid at one seed, {name: (rows, columns)}, and half of each axis, {name: (seeds, rows, columns)}."""
-    key = repr((settings, seed))
+def trained(settings, seed, jobs, progress, part=slice(None)):
+    """{name: (rows, columns)}, the names of experiments.grid_row, on a part of each axis of the grid."""
+    norms, steps, n = tuple(settings["norms"][part]), settings["steps"], settings["n"]
+    samples = settings.get("test_samples", TEST_SAMPLES)
+    cells = [(seed, d, norms, steps, samples, n) for d in settings["dimensions"][part]]
+    key = repr(cells)
     if key not in _trained:
-        _trained[key] = _train(**settings, seed=seed, jobs=jobs, progress=progress)
+        rows = complete(sweep(grid_row, cells, jobs, lambda k, of: progress(f"seed {seed}: {k} of {of} rows")))
+        _trained[key] = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return _trained[key]
 
 
-def _train(dimensions, norms, steps, test_samples, seeds, seed, jobs, progress):
-    def train(seed, dimensions, norms):
-        def rows(done, of):
-            progress(f"seed {seed}: {done} of {of} rows of the grid")
+def measure(settings, seed, jobs, progress):
+    """whole : {name: (rows, columns)} at one seed.  half : {name: (seeds, rows, columns)}, every second row and column.
 
-        return grid(seed, dimensions, norms, steps, test_samples, jobs, rows)
-
-    whole = train(seed, dimensions, norms)
-    half = [{name: values[1::2, 1::2] for name, values in whole.items()}]
-    half += [train(seed + k, dimensions[1::2], norms[1::2]) for k in range(1, seeds)]
-    return whole, {name: np.stack([part[name] for part in half]) for name in whole}
-
-
-def axes_labels(axes, title):
-    axes.set(xlabel=r"signal norm $\|\mu\|$", ylabel=r"dimension $d$")
-    axes.set_title(title, fontsize=10)
+    Raises ValueError for an axis with fewer than two entries: it has no half.
+    """
+    for name in ("dimensions", "norms"):
+        if len(settings[name]) < 2:
+            raise ValueError(f"{name}: must have two entries or more, got {settings[name]}")
+    whole = trained(settings, seed, jobs, progress)
+    half = [{name: values[HALF, HALF] for name, values in whole.items()}]
+    half += [trained(settings, seed + k, jobs, progress, HALF) for k in range(1, settings["seeds"])]
+    return dict(whole=whole, half={name: np.stack([part[name] for part in half]) for name in whole})
 
 
-def by_scope(whole, half):
+def numbers(found, name, published):
+    whole = found["whole"]
+    return {name: whole[name], "published": whole[published], "seeds": found["half"][name]}
+
+
+def by_scope(found, name):
     """What a verdict is taken over, the finite cells of each: [(cells, settings), ...]."""
+    whole, half = found["whole"][name], found["half"][name]
     scopes = ((whole, "one seed, the whole grid"), (half, f"{len(half)} seeds, every second row and column"))
     return [(values[np.isfinite(values)], settings) for values, settings in scopes]
 
@@ -49,5 +60,54 @@ def by_scope(whole, half):
 def weak_signal(text, good, norms):
     """The claim, ours, that all cells up to some signal norm are good; good : (rows, columns) of bool."""
     safe = [norm for k, norm in enumerate(norms) if np.all(good[:, : k + 1])]
-    measured = f"for every d up to |mu| = {max(safe, default=0)}"
-    return claim(text, "-", measured, "some column of the grid", bool(safe), "one seed, the whole grid")
+    return claim(
+        text,
+        paper="-",
+        measured=f"for every d up to |mu| = {max(safe, default=0)}",
+        threshold="some column of the grid",
+        holds=bool(safe),
+        settings="one seed, the whole grid",
+    )
+
+
+def pair_of_maps(settings, maps, low, high):
+    """Two ratios in one range of colours around 1, cells below `low` and above `high` marked.
+
+    maps : two of (ratio (rows, columns), title, label of its colour bar).
+    """
+    fig, axes = figure(9.5, 4.2, 1, 2)
+    logs = [np.log2(ratio) for ratio, *_ in maps]
+    most = max((np.max(np.abs(part[np.isfinite(part)]), initial=0.0) for part in logs), default=0.0)
+    for axis, values, (ratio, title, label) in zip(axes, logs, maps):
+        around_one(axis, settings, values, label, most or 1.0)
+        mark(axis, settings, ratio < low, "v")
+        mark(axis, settings, ratio > high, "^")
+        axes_labels(axis, title)
+    letters(axes)
+    return fig
+
+
+def around_one(axes, settings, values, label, most):
+    """A map of logarithms to base 2 in -most ... most, colours on either side of 0, the bar in the ratio itself."""
+    image = heatmap(axes, settings["norms"], settings["dimensions"], values, label, centre=0, low=-most, high=most)
+    image.set_cmap(matplotlib.colormaps["RdBu"].with_extremes(bad=BAD))
+    image.colorbar.locator = matplotlib.ticker.MultipleLocator(1)
+    image.colorbar.formatter = matplotlib.ticker.FuncFormatter(lambda x, _: f"{2.0**x:.3g}")
+    image.colorbar.update_ticks()
+
+
+def mark(axes, settings, where, marker):
+    rows, columns = np.nonzero(where)
+    x, y = np.asarray(settings["norms"])[columns], np.asarray(settings["dimensions"])[rows]
+    axes.plot(x, y, marker, color="black", ms=5, markeredgecolor="white", markeredgewidth=0.6)
+
+
+def axes_labels(axes, title):
+    axes.set(xlabel=r"signal norm $\|\mu\|$", ylabel=r"dimension $d$")
+    axes.set_title(title, fontsize=9)
+
+
+def letters(axes):
+    """(a), (b), ... in front of each panel's title, in reading order."""
+    for letter, panel in zip("abcdefghijkl", np.ravel(axes)):
+        panel.title.set_text(f"({letter}) {panel.get_title()}")
