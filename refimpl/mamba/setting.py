@@ -94,6 +94,8 @@ def checked(setting):
     """The Setting with its counts as integers and its tasks as an array.
 
     setting : a Setting.  Returns a Setting.  Raises ValueError that names what is out of range.
+
+    States: mamba Definition 1
     """
     s = setting
     least = dict(d=1, M1=2, M2=1, V=1, l=1, B=1)
@@ -110,6 +112,8 @@ def filled(testing, setting):
 
     testing : a Testing.  setting : the Setting of training.  Returns a Testing.
     Raises ValueError that names what is out of range.
+
+    States: mamba Definition 2
     """
     tasks = setting.training_tasks() if testing.tasks is None else pairs(testing.tasks, setting.M1)
     mixture = np.eye(setting.V) if testing.mixture is None else arrays(mixture=(testing.mixture, "SV"))

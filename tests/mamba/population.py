@@ -9,18 +9,24 @@ import itertools
 import numpy as np
 
 from refimpl.mamba.model import Weights, output, output_gradient_w, output_gradient_W_B, output_gradient_W_C
-from refimpl.mamba.runs.patterns import encode
 from refimpl.mamba.prompts import Prompts
+from refimpl.mamba.runs.patterns import encode
+from refimpl.mamba.setting import Setting
+
+SMALL = Setting(M2=1, V=1, beta=1.5, kappa_a=1.3, outlier_norm=2.0, p_a=0.4, l=2, delta=0.05)
 
 
-def enumerate_prompts(tasks, M2, V, l, p_a, K):
+def enumerate_prompts(setting):
     """(Prompts, probabilities (n,)): all tasks, patterns, signs of kappa, outliers and labels of outliers."""
-    bare = [(side, k, sign) for side in (0, 1) for k in range(M2) for sign in (-1, 1)]
+    tasks, p_a = setting.tasks, setting.p_a
+    bare = [(side, k, sign) for side in (0, 1) for k in range(setting.M2) for sign in (-1, 1)]
     query = [(*b, -1, 0.0, 1 / len(bare)) for b in bare]
     clean = [(*b, -1, 1.0 - 2 * b[0], (1 - p_a) / len(bare)) for b in bare]
-    dirty = [(*b, s, y, p_a / (len(bare) * V * 2)) for b in bare for s in range(V) for y in (-1.0, 1.0)]
+    each = p_a / (len(bare) * setting.V * 2)
+    dirty = [(*b, s, y, each) for b in bare for s in range(setting.V) for y in (-1.0, 1.0)]
     examples = np.array(clean + (dirty if p_a else []))
-    index = np.array(list(itertools.product(range(len(tasks)), *[range(len(examples))] * l, range(len(query)))))
+    index = [range(len(tasks)), *[range(len(examples))] * setting.l, range(len(query))]
+    index = np.array(list(itertools.product(*index)))
     rows = np.concatenate([examples[index[:, 1:-1]], np.array(query)[index[:, -1:]]], axis=1)
     side, k, sign, s, y, probability = np.moveaxis(rows, -1, 0)
     pairs, side = np.asarray(tasks)[index[:, 0]], side.astype(int)
@@ -28,7 +34,7 @@ def enumerate_prompts(tasks, M2, V, l, p_a, K):
         pairs,
         np.take_along_axis(pairs, side, axis=1),
         k.astype(int),
-        sign * K / np.sqrt(3),
+        sign * setting.K / np.sqrt(3),
         s.astype(int),
         y,
         1.0 - 2 * side[:, -1],
@@ -37,17 +43,18 @@ def enumerate_prompts(tasks, M2, V, l, p_a, K):
 
 
 class World:
-    """A population and its descent: tasks, beta, kappa_a, outlier norm, p_a, l, delta, in pattern coordinates."""
+    """A population and its descent, in pattern coordinates: SMALL on these tasks, with what is changed of it."""
 
-    def __init__(self, tasks, l=2, p_a=0.4, M2=1, V=1, beta=1.5, kappa_a=1.3, norm=2.0, delta=0.05, K=0.5):
-        self.M1, self.M2, self.V, self.beta, self.delta = int(np.max(tasks)) + 1, M2, V, beta, delta
-        self.prompts, self.probability = enumerate_prompts(tasks, M2, V, l, p_a, K)
-        self.P = encode(self.prompts, self.M1, M2, beta, kappa_a * norm * np.eye(V))
-        self.scale = np.array([beta] * (self.M1 + M2) + [norm] * V)  # norms of mu, nu, v
+    def __init__(self, tasks, **changed):
+        self.setting = s = SMALL._replace(M1=int(np.max(tasks)) + 1, tasks=tasks, **changed)
+        self.prompts, self.probability = enumerate_prompts(s)
+        self.P = encode(self.prompts, s)
+        self.scale = np.array([s.beta] * (s.M1 + s.M2) + [s.outlier_norm] * s.V)  # norms of mu, nu, v
 
     def start(self, gated):
-        D = self.M1 + self.M2 + self.V
-        return Weights(np.eye(D, D + 1) * self.delta, np.eye(D, D + 1) * self.delta, np.zeros(D + 1) if gated else None)
+        D = len(self.scale)
+        W = np.eye(D, D + 1) * self.setting.delta
+        return Weights(W, W.copy(), np.zeros(D + 1) if gated else None)
 
     def gradient(self, Psi):
         """The population gradient of the hinge loss, every term of which must be active."""

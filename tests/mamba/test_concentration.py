@@ -22,6 +22,44 @@ from refimpl.mamba.concentration import (
 )
 from tests.strategies import floats, seeds
 
+
+@pytest.mark.states("mamba Lemma 1")
+def test_a_tail_that_is_attained():
+    """(1 + gamma) p = 1: all m coins show heads, p^m; the equality counts on both sides."""
+    assert upper_tail(7, 0.2, 4.0)[0] == pytest.approx(0.2**7, rel=1e-12)
+    assert upper_tail(10, 0.3, 0.0)[0] == pytest.approx(tail(10, 0.3, 3))
+    assert lower_tail(10, 0.3, 1.0)[0] == pytest.approx(0.7**10)
+    assert lower_tail(10, 0.3, 1.5)[0] == 0
+
+
+@pytest.mark.states("mamba Definition 3")
+def test_norms_by_hand():
+    def close(pair, value):
+        return pair[0] <= value * (1 + 1e-12) and value <= pair[1] * (1 + 1e-12) and pair[1] < 1.001 * pair[0]
+
+    assert close(sub_gaussian_norm([-1, 1], [0.5, 0.5]), 1.0)  # the moments are 1, p^{-1/2} is largest at 1
+    q = 1e-4  # P(X = 3) = q: q^{1/p} p^{-1/2} is largest at p = 2 ln(1/q)
+    assert close(sub_gaussian_norm([0, 3], [1 - q, q]), 3 / np.sqrt(2 * np.e * np.log(1 / q)))
+    x = norm.ppf((np.arange(20_001) + 0.5) / 20_001)
+    assert sub_gaussian_norm(x, np.full(20_001, 1 / 20_001), 50)[0] == pytest.approx(np.sqrt(2 / np.pi), rel=1e-3)
+    assert sub_gaussian_norm([0, 5], [1, 0]) == (0.0, 0.0)
+
+
+@pytest.mark.states("mamba Definition 3")
+def test_the_condition_holds_and_fails_by_hand():
+    (slack,) = definition_3([-2, 2], [0.5, 0.5], 3.0).values()
+    assert slack == pytest.approx(1.5, rel=1e-3)  # the norm is 2
+    large, small = (min(definition_3([-2, 2], [0.5, 0.5], K).values()) for K in (2.1, 1.9))
+    assert large >= 1 > small
+    # Exponential tails are not sub-Gaussian: cut off at larger and larger values the norm grows without end.
+    grows = []
+    for top in (40, 160, 640):
+        x = np.linspace(0, top, 4 * top)
+        weights = np.exp(-x) / np.exp(-x).sum()
+        grows.append(sub_gaussian_norm(x, weights, 200)[0])
+    assert grows[1] > 1.8 * grows[0] and grows[2] > 1.8 * grows[1]
+
+
 PROBABILITIES = st.floats(0.01, 0.99)
 
 
@@ -55,7 +93,7 @@ def test_both_tails_are_the_exact_ones_and_below_their_bounds(m, p, gamma):
 @pytest.mark.states("mamba Lemma 1")
 @given(gamma=st.floats(1e-3, 0.999), p=st.floats(1e-3, 0.5), m=st.integers(1, 300))
 def test_the_bounds_come_from_markovs_inequality(gamma, p, m):
-    # Per unit of mp: the least exponent over s of Markov for a Poisson law, which no coin exceeds, in closed form.
+    """Per unit of mp: the least exponent over s of Markov for a Poisson law, which no coin exceeds, in closed form."""
     for sign, (_, right), c in ((1, upper_tail(m, p, gamma), 1 / 2), (-1, lower_tail(m, p, gamma), 1 / 2)):
         s = np.log1p(sign * gamma)
         best = s * (1 + sign * gamma) - np.expm1(s)
@@ -66,17 +104,11 @@ def test_the_bounds_come_from_markovs_inequality(gamma, p, m):
 
 
 @pytest.mark.states("mamba Lemma 1")
-def test_a_tail_that_is_attained():
-    # (1 + gamma) p = 1: all m coins show heads, p^m; the equality counts on both sides.
-    assert upper_tail(7, 0.2, 4.0)[0] == pytest.approx(0.2**7, rel=1e-12)
-    assert upper_tail(10, 0.3, 0.0)[0] == pytest.approx(tail(10, 0.3, 3))
-    assert lower_tail(10, 0.3, 1.0)[0] == pytest.approx(0.7**10)
-    assert lower_tail(10, 0.3, 1.5)[0] == 0
-
-
-@pytest.mark.states("mamba Lemma 1")
 def test_other_laws_on_the_unit_interval_by_monte_carlo():
-    # 20,000 means of m variables of mean p; a bound is refuted where the Clopper-Pearson 1e-4 lower limit is above it.
+    """20,000 means of m variables of mean p stay below both bounds.
+
+    A bound is refuted where the Clopper-Pearson 1e-4 lower limit is above it.
+    """
     rng, n = np.random.default_rng(0), 20_000
     for draw, p in ((lambda size: rng.beta(0.5, 2, size), 0.2), (lambda size: rng.random(size) ** 4, 0.2)):
         for m in (5, 20):
@@ -87,58 +119,6 @@ def test_other_laws_on_the_unit_interval_by_monte_carlo():
                     (np.sum(mean <= (1 - gamma) * p), lower_tail(m, p, gamma)),
                 ):
                     assert beta.ppf(1e-4, hits, n - hits + 1) <= right if hits else True
-
-
-@pytest.mark.states("mamba Lemma 1")
-@pytest.mark.erratum("mamba-chernoff-range")
-def test_the_printed_upper_tail_fails_past_its_range():
-    printed = lambda m, p, gamma: np.exp(-m * p * gamma**2 / 3)
-    # One coin of mean .01 at gamma = 99, inside the printed [0, 1/p - 1]: heads has probability .01, the bound is 6e-15
-    left, right = upper_tail(1, 0.01, 99.0)
-    assert left == pytest.approx(0.01) and printed(1, 0.01, 99.0) < 1e-13 and left <= right
-    # A hundred coins: P(Binomial(100, .01) >= 7) = 7.1e-5 against 6.1e-6.
-    left, right = upper_tail(100, 0.01, 6.0)
-    assert printed(100, 0.01, 6.0) < left / 10 and left <= right
-    for p in (1e-4, 0.01, 0.1, 0.125):
-        last = printed_range(p)
-        assert 1.8 < last < 1 / p - 1
-        for m in (int(20 / p), int(200 / p)):
-            assert upper_tail(m, p, 0.999 * last)[0] <= printed(m, p, 0.999 * last)
-        m, k = 10**7, np.ceil(10**7 * p * (1 + 1.02 * last))  # 2 percent past it one term of the tail is too much
-        assert binom.logpmf(k, m, p) > -m * p * (1.02 * last) ** 2 / 3
-    gamma = printed_range(1e-7)
-    assert gamma == pytest.approx(1.817, abs=1e-3)
-    assert (1 + gamma) * np.log1p(gamma) - gamma == pytest.approx(gamma**2 / 3, rel=1e-5)
-    assert printed_range(0.13) == 1 / 0.13 - 1 and printed_range(0.129) < 1 / 0.129 - 1
-    assert printed_range(0.3) == 1 / 0.3 - 1
-
-
-@pytest.mark.states("mamba Definition 3")
-def test_norms_by_hand():
-    def close(pair, value):
-        return pair[0] <= value * (1 + 1e-12) and value <= pair[1] * (1 + 1e-12) and pair[1] < 1.001 * pair[0]
-
-    assert close(sub_gaussian_norm([-1, 1], [0.5, 0.5]), 1.0)  # the moments are 1, p^{-1/2} is largest at 1
-    q = 1e-4  # P(X = 3) = q: q^{1/p} p^{-1/2} is largest at p = 2 ln(1/q)
-    assert close(sub_gaussian_norm([0, 3], [1 - q, q]), 3 / np.sqrt(2 * np.e * np.log(1 / q)))
-    x = norm.ppf((np.arange(20_001) + 0.5) / 20_001)
-    assert sub_gaussian_norm(x, np.full(20_001, 1 / 20_001), 50)[0] == pytest.approx(np.sqrt(2 / np.pi), rel=1e-3)
-    assert sub_gaussian_norm([0, 5], [1, 0]) == (0.0, 0.0)
-
-
-@pytest.mark.states("mamba Definition 3")
-def test_the_condition_holds_and_fails_by_hand():
-    (slack,) = definition_3([-2, 2], [0.5, 0.5], 3.0).values()
-    assert slack == pytest.approx(1.5, rel=1e-3)  # the norm is 2
-    large, small = (min(definition_3([-2, 2], [0.5, 0.5], K).values()) for K in (2.1, 1.9))
-    assert large >= 1 > small
-    # Exponential tails are not sub-Gaussian: cut off at larger and larger values the norm grows without end.
-    grows = []
-    for top in (40, 160, 640):
-        x = np.linspace(0, top, 4 * top)
-        weights = np.exp(-x) / np.exp(-x).sum()
-        grows.append(sub_gaussian_norm(x, weights, 200)[0])
-    assert grows[1] > 1.8 * grows[0] and grows[2] > 1.8 * grows[1]
 
 
 @pytest.mark.states("mamba Definition 3")
@@ -205,6 +185,30 @@ def test_the_steps_of_its_proof_and_what_no_constant_can_pass():
     K = np.sqrt(2 / np.pi)
     tail_of_normal = 2 * norm.sf(4.0)
     assert np.exp(1 - 0.5 * 16 / K**2) < tail_of_normal <= hoeffding_bound(4.0, [1.0], K)
+
+
+@pytest.mark.states("mamba Lemma 1")
+@pytest.mark.erratum("mamba-chernoff-range")
+def test_the_printed_upper_tail_fails_past_its_range():
+    printed = lambda m, p, gamma: np.exp(-m * p * gamma**2 / 3)
+    # One coin of mean .01 at gamma = 99, inside the printed [0, 1/p - 1]: heads has probability .01, the bound is 6e-15
+    left, right = upper_tail(1, 0.01, 99.0)
+    assert left == pytest.approx(0.01) and printed(1, 0.01, 99.0) < 1e-13 and left <= right
+    # A hundred coins: P(Binomial(100, .01) >= 7) = 7.1e-5 against 6.1e-6.
+    left, right = upper_tail(100, 0.01, 6.0)
+    assert printed(100, 0.01, 6.0) < left / 10 and left <= right
+    for p in (1e-4, 0.01, 0.1, 0.125):
+        last = printed_range(p)
+        assert 1.8 < last < 1 / p - 1
+        for m in (int(20 / p), int(200 / p)):
+            assert upper_tail(m, p, 0.999 * last)[0] <= printed(m, p, 0.999 * last)
+        m, k = 10**7, np.ceil(10**7 * p * (1 + 1.02 * last))  # 2 percent past it one term of the tail is too much
+        assert binom.logpmf(k, m, p) > -m * p * (1.02 * last) ** 2 / 3
+    gamma = printed_range(1e-7)
+    assert gamma == pytest.approx(1.817, abs=1e-3)
+    assert (1 + gamma) * np.log1p(gamma) - gamma == pytest.approx(gamma**2 / 3, rel=1e-5)
+    assert printed_range(0.13) == 1 / 0.13 - 1 and printed_range(0.129) < 1 / 0.129 - 1
+    assert printed_range(0.3) == 1 / 0.3 - 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The recurrence, its unrolling and Eq. 3 are one model; its gradients against values alone and a slow double loop."""
+"""Eq. 3 and its gradients: by hand, against values alone, and against a slow double loop."""
 
 import numpy as np
 import pytest
@@ -9,26 +9,38 @@ from refimpl.calculus.losses import sigmoid
 from refimpl.mamba.model import (
     Weights,
     attention,
-    discretise,
     gates,
-    gathered,
     loss,
     loss_gradient,
     output,
     output_gradient_w,
     output_gradient_W_B,
     output_gradient_W_C,
-    recurrence,
-    unrolled,
 )
 from tests.mamba.draws import models
 
 
-def with_columns(w, seed=0):
-    """W (d+1, d+1) whose last column is w: Eq. 1's W for Eq. 3's w."""
-    W = np.random.default_rng(seed).standard_normal((len(w), len(w)))
-    W[:, -1] = w
-    return W
+@pytest.mark.states("mamba Eq. 3", "mamba Section 11.3 (gradient of w)")
+@pytest.mark.states("mamba Section 11.2 (gradient of W_C)", "mamba Section 11.2 (gradient of W_B)")
+def test_eq_3_and_its_gradients_by_hand():
+    """Two examples and the query, d = m = 1, sigma = 3/4, 1/4, 1/2 on w = (0, log 3).
+
+    G = (3/4 * 3/4 * 1/2, 1/4 * 1/2, 1/2), the attention is 6 x_i, and F = 9/32 * 6 - 1/8 * 12 = 3/16. What the gates
+    let through is c = 9/32 (1, 1) - 1/8 (2, -1) = (1, 13) / 32.
+    """
+    P = np.array([[[1.0, 1.0], [2.0, -1.0], [1.0, 0.0]]])
+    Psi = Weights(np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]]), np.array([0.0, np.log(3)]))
+    np.testing.assert_allclose(attention(P, *Psi[:2]), [[6, 12, 6]])
+    np.testing.assert_allclose(gates(P, Psi.w), [[9 / 32, 1 / 8, 1 / 2]])
+    np.testing.assert_allclose([output(P, Psi)[0], loss(P, [1], Psi), loss(P, [-1], Psi)], [3 / 16, 13 / 16, 19 / 16])
+    by_B, by_C, by_w = [[3 / 32, 39 / 32]], [[1 / 16, 0]], [-177 / 64, 63 / 32]
+    np.testing.assert_allclose(output_gradient_W_B(P, Psi, [1.0]), by_B)  # W_C p_query c^T
+    np.testing.assert_allclose(output_gradient_W_C(P, Psi, [1.0]), by_C)  # W_B c p_query^T
+    # -(9/32 * 6 ((1, -1/4) - (1, 1) / 4) - 1/8 * 12 ((1, 0) / 2 - 3/4 (2, -1)))
+    np.testing.assert_allclose(output_gradient_w(P, Psi, [1.0]), by_w)
+    for got, expected in zip(loss_gradient(P, [1], Psi), (by_B, by_C, by_w)):
+        np.testing.assert_allclose(got, -np.array(expected))
+    assert output(P, Psi._replace(w=None)) == 6 - 12  # every gate 1
 
 
 def slow_output(P, Psi):
@@ -52,31 +64,6 @@ def slow_output_gradient_w(p, Psi):
         inner = sum((sigma[k] * p[k] for k in range(i + 1, len(p))), -(1 - sigma[i]) * p[i])
         total -= p[i, -1] * s[i] * G[i] * inner
     return total
-
-
-@pytest.mark.states("mamba Eq. 1", "mamba Section 11.1 (derivation of Eq. 3)", "mamba Eq. 3")
-@given(drawn=models())
-def test_recurrence_unrolling_and_gated_sum_agree(drawn):
-    P, _, Psi = drawn
-    W = with_columns(Psi.w)
-    F = output(P, Psi)
-    for p, f in zip(P, F):
-        o = recurrence(p, Psi.W_B, Psi.W_C, W)
-        np.testing.assert_allclose(unrolled(p, Psi.W_B, Psi.W_C, W), o, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose(gathered(p, Psi.W_B, Psi.W_C, W), o, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose([f, slow_output(p, Psi)], o[-1, -1], rtol=1e-9, atol=1e-10)
-
-
-@pytest.mark.states("mamba Eq. 1")
-def test_discretisation_by_the_ode_that_it_solves():
-    # dh/dt = A h + B u over the time Delta, A = -1, from h_0: Euler with many small steps knows no exponential.
-    rng = np.random.default_rng(0)
-    p, W_B, W = rng.standard_normal((1, 3)), rng.standard_normal((2, 3)), rng.standard_normal((3, 3))
-    A_tilde, B_tilde = discretise(p, W_B, W)
-    h_0, steps = rng.standard_normal((3, 2)), 200_000
-    dt = np.log(1 + np.exp(p[0] @ W))[:, None] / steps
-    h = (1 - dt) ** steps * h_0 + (1 - (1 - dt) ** steps) * (p[0, :, None] * (W_B @ p[0]))
-    np.testing.assert_allclose(h_0 * A_tilde[0] + p[0, :, None] * B_tilde[0], h, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.states("mamba Section 2 (linear Transformer)")
@@ -127,8 +114,11 @@ def test_loss_gradient_away_from_the_kink(drawn):
 
 
 @pytest.mark.states("mamba Section 2 (training objective)")
-def test_the_kink_has_a_subgradient_between_the_one_sided_slopes():  # case C1
-    # One example and the query, d = m = 1: F = w_c / 4 with w = 0, so that z F = 1 at W_C = 4.
+def test_the_kink_has_a_subgradient_between_the_one_sided_slopes():
+    """Case C1: at z F = 1 the gradient is 0, between the slopes -1/4 and 0.
+
+    One example and the query, d = m = 1: F = w_c / 4 with w = 0, so that z F = 1 at W_C = 4.
+    """
     P, z = np.array([[[1.0, 1.0], [1.0, 0.0]]]), np.array([1.0])
     Psi = Weights(np.array([[1.0, 0.0]]), np.array([[4.0, 0.0]]), np.zeros(2))
     assert output(P, Psi) == 1
@@ -140,7 +130,8 @@ def test_the_kink_has_a_subgradient_between_the_one_sided_slopes():  # case C1
     np.testing.assert_allclose(below[0, 0], -0.25)
 
 
-def test_the_checker_would_see_a_percent_in_one_term():  # case C4
+def test_the_checker_would_see_a_percent_in_one_term():
+    """Case C4."""
     rng = np.random.default_rng(0)
     P = rng.standard_normal((2, 4, 3))
     Psi = Weights(*rng.standard_normal((2, 2, 3)), rng.standard_normal(3))
@@ -152,80 +143,9 @@ def test_the_checker_would_see_a_percent_in_one_term():  # case C4
 # Where the paper as printed is wrong.
 
 
-@pytest.mark.erratum("mamba-initial-state")
-@given(drawn=models())
-def test_starting_from_u_would_add_a_term_to_eq_3(drawn):
-    P, _, Psi = drawn
-    W = with_columns(Psi.w)
-    for p in P:
-        # h_0 = U as printed is (d+1, m) for m = l + 1: the tokens as columns.
-        W_B, W_C = np.resize(Psi.W_B, (2, len(p), p.shape[1]))
-        eq_3 = output(p, Weights(W_B, W_C, Psi.w))
-        from_zero, from_u = (recurrence(p, W_B, W_C, W, h_0)[-1, -1] for h_0 in (None, p.T))
-        passes = np.prod(1 - sigmoid(p @ Psi.w))
-        added = passes * p[:, -1] @ W_C @ p[-1]
-        np.testing.assert_allclose(from_zero, eq_3, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(from_u - from_zero, added, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.states("mamba Eq. 1", "mamba Section 11.1 (derivation of Eq. 3)")
-@pytest.mark.parametrize("z", [-30.0, -40.0, -700.0, -800.0, 800.0])
-def test_far_pre_activations_keep_their_digits(z):
-    # Delta is e^z, down to 0: (e^-Delta - 1) / (-Delta) goes to 1.
-    P, W_B, W = np.array([[1.0, 1.0], [1.0, 0.0]]), np.ones((1, 2)), np.array([[0.0, z], [0.0, 0.0]])
-    expected = unrolled(P, W_B, W_B, W)
-    np.testing.assert_allclose(recurrence(P, W_B, W_B, W), expected, rtol=1e-14)
-    assert expected[1, 1] > 0 or abs(z) == 800
-
-
-@pytest.mark.erratum("mamba-elementwise-exponential")
-def test_an_entrywise_exponential_would_mix_the_state():
-    rng = np.random.default_rng(0)
-    p, W_B, W = rng.standard_normal((1, 3)), rng.standard_normal((2, 3)), rng.standard_normal((3, 3))
-    delta, B = np.logaddexp(0, p[0] @ W), W_B @ p[0]
-    by_sigma = sigmoid(p[0] @ W)[:, None] * B  # Section 11.1: B~_j = sigma(w_j^T p) B
-    A = -np.eye(2)
-    entrywise = [x * B @ (np.exp(x * A) - np.eye(2)) @ np.linalg.inv(x * A) for x in delta]
-    matrix = [x * B @ (np.diag(np.exp(-x * np.ones(2))) - np.eye(2)) @ np.linalg.inv(x * A) for x in delta]
-    np.testing.assert_allclose(matrix, by_sigma, rtol=1e-12)
-    np.testing.assert_allclose(discretise(p, W_B, W)[1][0], by_sigma, rtol=1e-12)
-    np.testing.assert_allclose(by_sigma - entrywise, np.tile(B[::-1], (3, 1)), rtol=1e-12)  # ones off the diagonal
-
-
-@pytest.mark.erratum("mamba-unrolled-twice", "mamba-unrolled-without-s")
-def test_the_printed_unrolling_counts_the_last_term_twice_and_loses_s():
-    rng = np.random.default_rng(0)
-    P, W_B, W_C, W = (rng.standard_normal(shape) for shape in ((4, 3), (2, 3), (2, 3), (3, 3)))
-    right = recurrence(P, W_B, W_C, W)
-    own = P * sigmoid(P @ W) * np.einsum("id,id->i", P @ W_B.T, P @ W_C.T)[:, None]
-    twice = unrolled(P, W_B, W_C, W) + own  # the sum over j <= i, and (p_i o s_i) B_i once more
-    assert np.all(np.abs(twice - right) > 1e-3)
-    queried = P.copy()
-    queried[-1, -1] = 0  # y_query = 0: the label coordinate of o_{l+1} does not see it
-    assert np.isclose((queried * sigmoid(queried @ W))[-1, -1], 0)
-    h = np.zeros((3, 2))  # h_i = h_{i-1} o A~_i + p_i B_i, the second and third line as printed
-    for p, A in zip(P, discretise(P, W_B, W)[0]):
-        h = h * A + np.outer(p, W_B @ p)
-    assert np.max(np.abs(h @ W_C @ P[-1] - right[-1])) > 1e-3
-    assert np.isclose(unrolled(P, W_B, W_C, W), right, rtol=1e-10).all()
-
-
-@pytest.mark.erratum("mamba-unrolled-shift", "mamba-gate-indices")
-def test_the_printed_indices_give_other_gates():
-    rng = np.random.default_rng(0)
-    P, W_B, W_C, W = (rng.standard_normal(shape) for shape in ((2, 3), (2, 3), (2, 3), (3, 3)))
-    right, s = recurrence(P, W_B, W_C, W)[-1], sigmoid(P @ W)
-    for shift, holds in ((0, True), (1, False)):  # two tokens: (p_1 o s_1) B_1 o A~_2 + (p_2 o s_2) B_2; printed s_2
-        h = np.outer(P[0] * s[shift] * (1 - s[1]), W_B @ P[0]) + np.outer(P[1] * s[1], W_B @ P[1])
-        assert np.allclose(h @ W_C @ P[1], right, rtol=1e-12) == holds
-    # The last display defines G_{i,l+1} by cases of j and i: at j = i, the only reading for each i, nothing is passed.
-    P = rng.standard_normal((4, 3))
-    assert np.all(sigmoid(P @ W[:, 2])[:-1] > gates(P, W[:, 2])[:-1])
-
-
 @pytest.mark.erratum("mamba-gradient-range")
 def test_a_prompt_far_on_the_wrong_side_pulls_as_well():
-    # Every z F <= -2, outside of the printed range: the display is still the gradient, and not 0.
+    """Every z F <= -2, outside of the printed range: the display is still the gradient, and not 0."""
     rng = np.random.default_rng(0)
     P, Psi = rng.standard_normal((3, 5, 4)), Weights(*rng.standard_normal((2, 2, 4)), rng.standard_normal(4))
     Psi = Psi._replace(W_C=2 * Psi.W_C / np.min(np.abs(output(P, Psi))))
@@ -257,13 +177,72 @@ def test_the_printed_indicator_would_drop_the_factor_of_the_query():
     assert np.max(np.abs(printed - right)) > 1e-2
 
 
+# What it is given.
+
+
 def test_shapes_are_named():
     P, W = np.ones((2, 3, 4)), np.ones((5, 4))
     with pytest.raises(ValueError, match="^W_C: axis d"):
         output(P, Weights(W, np.ones((5, 3)), np.ones(4)))
     with pytest.raises(ValueError, match="^z: labels must be -1 or"):
         loss_gradient(P, [0, 1], Weights(W, W, None))
-    with pytest.raises(ValueError, match="^h_0: axis"):
-        recurrence(P[0], W, W, np.ones((4, 4)), np.zeros((1, 1)))
     with pytest.raises(ValueError, match="^P: has an empty axis"):
         loss(np.ones((0, 3, 4)), [], Weights(W, W, None))
+
+
+def test_extreme_pre_activations_are_right_without_a_warning():
+    """Case A1."""
+    P = np.array([[[800.0, 1.0], [-800.0, 1.0], [-800.0, 0.0]]])
+    Psi = Weights(np.array([[1.0, 0.0]]), np.array([[-1 / 800**2, 0.0]]), np.array([1.0, 0.0]))
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        assert output(P, Psi) == 1.0  # G = (1, 0, 0), attention 1
+        assert loss(P, [1.0], Psi) == 0.0
+        assert all(np.all(np.isfinite(g)) for g in loss_gradient(P, [-1.0], Psi))
+
+
+def test_half_precision_is_summed_in_double():
+    """Case A3."""
+    P = np.full((1, 4097, 2), 5, np.float16)
+    P[0, :, 1] = 1
+    F = output(P, Weights(np.array([[1, 0]], np.float16), np.array([[1, 0]], np.float16), None))
+    assert F.dtype == np.float64 and F == 4097 * 25
+
+
+def batch(n=3):
+    rng = np.random.default_rng(0)
+    P = rng.standard_normal((n, 4, 3))
+    return P, np.ones(n), Weights(*rng.standard_normal((2, 5, 3)), rng.standard_normal(3))
+
+
+def test_integers_and_read_only_arguments():
+    """Cases G4 and G9."""
+    P, z, Psi = batch()
+    P, Psi = np.round(P), Weights(*(np.round(2 * x) for x in Psi))
+    integers = Weights(*(x.astype(int) for x in Psi))
+    for x in (P, z, *Psi, *integers):
+        x.flags.writeable = False
+    for function in (output, lambda P, Psi: loss(P, z, Psi)):
+        np.testing.assert_array_equal(function(P.astype(int), integers), function(P, Psi))
+    for got, expected in zip(loss_gradient(P.astype(int), z, integers), loss_gradient(P, z, Psi)):
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
+def test_empty_axes_are_named(shape):
+    """Case G6."""
+    Psi = Weights(np.ones((2, shape[2])), np.ones((2, shape[2])), None)
+    for function in (lambda P: output(P, Psi), lambda P: loss_gradient(P, np.ones(shape[0]), Psi)):
+        with pytest.raises(ValueError, match="has an empty axis"):
+            function(np.zeros(shape))
+
+
+def test_labels_and_their_shape():
+    """Cases G1, G2, G7."""
+    P, z, Psi = batch()
+    for bad in (z[:, None], z[None]):
+        with pytest.raises(ValueError, match="shape"):
+            loss(P, bad, Psi)
+    for bad in ([0, 1, 1], [0, 0, 0]):
+        with pytest.raises(ValueError, match="labels must be -1 or \\+1, found"):
+            loss(P, bad, Psi)
+    assert np.isfinite(loss(P, z, Psi))  # one class alone is legal

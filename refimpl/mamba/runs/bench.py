@@ -27,6 +27,8 @@ class Layer(NamedTuple):
     forward : forward(P, Psi), F (B,) first, then what else is of interest
     gradient : gradient(P, z, Psi), the Weights' gradients of the mean loss, and F (B,)
     eta : the step at which it trains well in Section 4.1's setting, to be put into the Setting
+
+    States: mamba Section 8.3 (algorithm)
     """
 
     start: object
