@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plots.grid import letters
 from plots.report import claim
-from plots.style import COLOURS, figure
+from plots.style import COLOURS, figure, letters
 from refimpl.attention.experiments import figure_1
 
 TITLE = "Selected tokens: benign, harmful, no overfitting"

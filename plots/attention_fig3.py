@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plots.grid import letters
 from plots.report import claim
-from plots.style import COLOURS, DASHES, figure
+from plots.style import COLOURS, DASHES, figure, letters
 from refimpl.attention.data import IRRELEVANT, RELEVANT
 from refimpl.attention.experiments import figure_3
 from refimpl.sweep import complete, sweep

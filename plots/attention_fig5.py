@@ -5,7 +5,7 @@ from scipy import stats
 
 from plots import grid
 from plots.report import claim
-from plots.style import figure, heatmap
+from plots.style import figure, heatmap, letters
 
 TITLE = "Train and test loss over dimension and signal norm"
 CAPTION = (
@@ -74,5 +74,5 @@ def picture(found, settings):
         heatmap(axis, settings["norms"], settings["dimensions"], loss, f"{name} loss", low=low, high=high)
         title = f"{name} loss after {settings['steps']} steps: {loss.min():.2f} to {loss.max():.2f}"
         grid.axes_labels(axis, title)
-    grid.letters(axes)
+    letters(axes)
     return fig

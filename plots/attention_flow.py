@@ -5,9 +5,8 @@ No run meets all of Theorem 4.2's assumptions: each claim says in its settings w
 
 import numpy as np
 
-from plots.grid import letters
 from plots.report import claim
-from plots.style import COLOURS, DASHES, MARKERS, figure
+from plots.style import COLOURS, DASHES, MARKERS, figure, letters
 from refimpl.attention import conditions, convergence, data, uncertainty
 from refimpl.attention.runs import flow, trials
 from refimpl.sweep import complete, sweep

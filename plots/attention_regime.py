@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from plots.grid import letters
 from plots.report import claim
-from plots.style import COLOURS, DASHES, MARKERS, figure
+from plots.style import COLOURS, DASHES, MARKERS, figure, letters
 from refimpl.attention import conditions, convergence, generalization, uncertainty
 from refimpl.attention.runs import trials
 from refimpl.sweep import complete, sweep

@@ -4,9 +4,8 @@ import time
 
 import numpy as np
 
-from plots.grid import letters
 from plots.report import claim
-from plots.style import COLOURS, MARKERS, figure
+from plots.style import COLOURS, MARKERS, figure, letters
 from refimpl.attention.data import draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p
 from refimpl.attention.experiments import ALPHA, flips
@@ -110,9 +109,7 @@ def in_products(found):
 def numbers(found, settings):
     bare = found["bare"]
     in_d = {d: value / bare for d, value in found["in_d"].items()}
-    return dict(
-        bare_product_us=bare * 1e6, times_the_product=in_products(found), in_d=in_d, shapes=found["shapes"]
-    )
+    return dict(bare_product_us=bare * 1e6, times_the_product=in_products(found), in_d=in_d, shapes=found["shapes"])
 
 
 def claims(found, settings):

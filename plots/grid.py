@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 
 from plots.report import claim
-from plots.style import BAD, figure, heatmap
+from plots.style import BAD, figure, heatmap, letters
 from refimpl.attention.experiments import grid_row
 from refimpl.sweep import complete, sweep
 
@@ -105,9 +105,3 @@ def mark(axes, settings, where, marker):
 def axes_labels(axes, title):
     axes.set(xlabel=r"signal norm $\|\mu\|$", ylabel=r"dimension $d$")
     axes.set_title(title, fontsize=9)
-
-
-def letters(axes):
-    """(a), (b), ... in front of each panel's title, in reading order."""
-    for letter, panel in zip("abcdefghijkl", np.ravel(axes)):
-        panel.title.set_text(f"({letter}) {panel.get_title()}")

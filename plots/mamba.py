@@ -59,9 +59,3 @@ def headroom(axis, share=0.3):
 def reach(alphas, errors):
     """The leading alphas up to which the error is below 0.01."""
     return alphas[: int(np.argmax(np.append(np.asarray(errors) >= LOW, True)))]
-
-
-def letters(axes):
-    """(a), (b), ... at each panel, in reading order."""
-    for letter, axis in zip("abcdefghi", np.ravel(axes)):
-        axis.set_title(f"({letter})", loc="left", fontsize=9)

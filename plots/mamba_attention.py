@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import counter, curve, deviation, letters, look, seeds
+from plots.mamba import counter, curve, deviation, look, seeds
 from plots.report import claim
 from refimpl.mamba.experiments import by_distance, through_training
 from refimpl.mamba.setting import Setting
@@ -118,5 +118,5 @@ def picture(found, settings):
     right.set_xticks(distance, ["0: the same"] + [str(k) for k in distance[1:]])
     right.set(xlabel="distance of two patterns on the training cycle", ylabel="attention between two clean patterns")
     right.set_title("after training on the cycle, one seed", fontsize=9)
-    letters(axes)
+    style.letters(axes)
     return figure

@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import ALLOWED, TASKS, counter, headroom, letters, look, seeds
+from plots.mamba import ALLOWED, TASKS, counter, headroom, look, seeds
 from plots.report import claim
 from refimpl.mamba.runs.boundaries import boundary
 from refimpl.mamba.runs.scaling import WITHIN, examples_needed
@@ -236,7 +236,7 @@ def picture(found, settings):
     length_panel(axes[1, 0], found, settings)
     magnitude_panel(axes[1, 1], found["magnitude"], settings)
     sum_panel(axes[1, 2], found["sum"], settings)
-    letters(axes)
+    style.letters(axes)
     return figure
 
 

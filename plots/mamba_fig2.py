@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import LABELLINGS, LOW, TASKS, counter, curve, deviation, error_axis, letters, look, reach, seeds
+from plots.mamba import LABELLINGS, LOW, TASKS, counter, curve, deviation, error_axis, look, reach, seeds
 from plots.report import claim
 from refimpl.mamba.experiments import figure_2
 from refimpl.mamba.setting import UNSEEN, Setting, Testing, filled
@@ -206,7 +206,9 @@ def picture(found, settings):
         error_axis(axes[0, column], f"{labelling} labels, both models")
         error_axis(axes[1, column], f"{labelling} labels, Mamba")
         for name, dash in zip(LINEAR, ("-", "--")):
-            options = dict(color=style.BAD, ls=dash, lw=2.5, elinewidth=1, capsize=0, label=in_letters(f"linear: {name}"))
+            options = dict(
+                color=style.BAD, ls=dash, lw=2.5, elinewidth=1, capsize=0, label=in_letters(f"linear: {name}")
+            )
             curve(axes[0, column], settings["alphas"], found[name][:, column, :, 1], **options)
         for row, names, who in zip(axes, (ABOVE, BELOW), ("Mamba: ", "")):
             for k, name in enumerate(names):
@@ -216,7 +218,7 @@ def picture(found, settings):
     for row, place, columns in zip(axes, ("outside upper center", "outside lower center"), (3, 5)):
         row[0].set_ylabel("test error (linear below 0.01)")
         figure.legend(*row[0].get_legend_handles_labels(), loc=place, fontsize=7.5, ncols=columns, handlelength=3)
-    letters(axes)
+    style.letters(axes)
     return figure
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import counter, letters, seeds
+from plots.mamba import counter, seeds
 from plots.report import claim
 from refimpl.calculus.gating import gate
 from refimpl.mamba.experiments import gate_values
@@ -136,7 +136,7 @@ def picture(found, settings):
     figure, axes = style.figure(9, 3.8, 1, 2)
     positions(axes[0], found["clean by position"], found["outlier by position"])
     decay(axes[1], *found["by rank"])
-    letters(axes)
+    style.letters(axes)
     return figure
 
 

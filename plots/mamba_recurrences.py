@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import LABELLINGS, LOW, counter, curve, error_axis, letters, reach, seeds
+from plots.mamba import LABELLINGS, LOW, counter, curve, error_axis, reach, seeds
 from plots.report import claim
 from refimpl.mamba.runs.architectures import errors, layers
 from refimpl.mamba.setting import Setting, Testing
@@ -146,7 +146,7 @@ def picture(found, settings):
         error_axis(axis, f"{labelling} labels")
         axis.set_xlabel(r"outlier fraction $\alpha$")
     axes[0].set_ylabel("test error (linear below 0.01)")
-    letters(axes)
+    style.letters(axes)
     return figure
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import TASKS, counter, headroom, letters, seeds
+from plots.mamba import TASKS, counter, headroom, seeds
 from plots.report import claim
 from refimpl.mamba.dynamics import laplacian
 from refimpl.mamba.runs.scaling import (
@@ -245,7 +245,7 @@ def picture(found, settings):
         axis.legend(fontsize=7, handlelength=1.5, loc="upper right" if name != "M_1" else "upper left")
     length_panel(axes.flat[5], found["error"], settings)
     figure.suptitle("(a) to (e): steps that training needs (solid: fit; dotted: Lemma 3's law)", fontsize=9)
-    letters(axes)
+    style.letters(axes)
     return figure
 
 

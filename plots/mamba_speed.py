@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import headroom, letters
+from plots.mamba import headroom
 from plots.report import claim
 from refimpl.mamba.model import loss_gradient
 from refimpl.mamba.prompts import tokens, training_prompts
@@ -205,7 +205,7 @@ def picture(found, settings):
     cost_panel(axes[0], found["cost"], settings)
     length_panel(axes[1], found["by length"], settings)
     dimension_panel(axes[2], found, settings)
-    letters(axes)
+    style.letters(axes)
     return figure
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from plots import sizes, style
-from plots.mamba import LOW, TASKS, counter, curve, letters, look, seeds
+from plots.mamba import LOW, TASKS, counter, curve, look, seeds
 from plots.report import claim
 from refimpl.mamba.experiments import by_distance
 from refimpl.mamba.setting import Setting
@@ -103,5 +103,5 @@ def picture(found, settings):
         axis.set_title(rf"{name}, trained at distance 1, $\alpha$ = {settings['alphas'][0]:g}", fontsize=9)
     axes[0].set_ylabel("test error (dotted: 0.01)")
     axes[1].legend(fontsize=8, loc="upper right")
-    letters(axes)
+    style.letters(axes)
     return figure

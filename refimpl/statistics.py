@@ -1,8 +1,8 @@
 """What is measured in both papers' experiments: shares and slopes with their intervals, and a least integer.
 
-    low, high = binomial_interval(wrong, size)
-    slope, low, high = exponent(x, y)
-    n = least(reached)
+low, high = binomial_interval(wrong, size)
+slope, low, high = exponent(x, y)
+n = least(reached)
 """
 
 import bisect

@@ -201,9 +201,7 @@ def test_every_formula_of_the_ledger_can_be_read():
                     assert unreadable(text if "$" in text else f"${text}$") == [], f"{name}: {key}"
 
 
-@pytest.mark.parametrize(
-    "text", ["$x", "$a_$", r"$\frac{a$ and $b}$", r"$\left( a$", r"$\nosuch x$", "$a^b^c$", "$ $"]
-)
+@pytest.mark.parametrize("text", ["$x", "$a_$", r"$\frac{a$ and $b}$", r"$\left( a$", r"$\nosuch x$", "$a^b^c$", "$ $"])
 def test_a_formula_that_cannot_be_read_is_found(text):
     assert unreadable(text) != [] and unreadable(r"$\frac{a}{b}$, and $\|\mu\|^2$.") == []
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.attention import uncertainty
-from refimpl.attention.runs import fresh
 from refimpl.attention.data import RELEVANT, Sample, draw_experiment, experiment_roles, signals, streams
-from refimpl.attention.runs.gram import descend, gram
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import fresh
+from refimpl.attention.runs.gram import descend, gram
 from refimpl.calculus.losses import logistic
 from refimpl.checks import arrays, count, labels, number
 from refimpl.sweep import complete, sweep

@@ -1,10 +1,10 @@
 r"""Sections 11.3 and 11.4: what the proofs say of the gates themselves, each inequality with both sides.
 
-    lower, upper = initial_gate(xi, n)                 Eq. 20: gates at the start
-    left, right  = nearest_clean_gate(a, s)            Eqs. 18, 19: the nearest clean example keeps its gate
-    left, right  = clean_product(a, s)                 Eq. 31: the examples' gates add up
-    X            = earlier_mass(G, clean, h)           Eqs. 23, 26: a prompt's share in w's first step
-    bound        = mean_tail(B, mean, largest, c)      and how well a batch averages it
+lower, upper = initial_gate(xi, n)                 Eq. 20: gates at the start
+left, right  = nearest_clean_gate(a, s)            Eqs. 18, 19: the nearest clean example keeps its gate
+left, right  = clean_product(a, s)                 Eq. 31: the examples' gates add up
+X            = earlier_mass(G, clean, h)           Eqs. 23, 26: a prompt's share in w's first step
+bound        = mean_tail(B, mean, largest, c)      and how well a batch averages it
 """
 
 import numpy as np

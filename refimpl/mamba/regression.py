@@ -1,8 +1,8 @@
 r"""Section 14: linear regression in context, the squared loss, outliers with random labels.
 
-    prompts = regression_prompts(rng, B, setting)    y = f(x), f linear; labels N(0, 1) on outliers
-    loss  loss_gradient                              of the mean of (F - z)^2 / 2
-    label_average                                    what random labels do to the expected loss
+prompts = regression_prompts(rng, B, setting)    y = f(x), f linear; labels N(0, 1) on outliers
+loss  loss_gradient                              of the mean of (F - z)^2 / 2
+label_average                                    what random labels do to the expected loss
 """
 
 import numpy as np

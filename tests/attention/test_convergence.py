@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 
 from refimpl.attention import conditions, convergence, data, descent, updates
-from refimpl.attention.runs import gram, trials, wishart
-from refimpl.attention.runs.flow import flow
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import loss, loss_gradient_p
+from refimpl.attention.runs import gram, trials, wishart
+from refimpl.attention.runs.flow import flow
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds, weights_and_vector
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention.runs import gram
 from refimpl.attention.data import draw_experiment, signal_of, signals, streams
 from refimpl.attention.decomposition import (
     decompose,
@@ -21,6 +20,7 @@ from refimpl.attention.decomposition import (
 from refimpl.attention.descent import descend_p
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import attention, output, scores
+from refimpl.attention.runs import gram
 from tests.strategies import attention_settings, seeds
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from refimpl.attention import conditions, data, existence, good_run, model
-from refimpl.attention.runs import wishart
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import wishart
 from refimpl.calculus.softmax import softmax
 from tests.strategies import logits
 

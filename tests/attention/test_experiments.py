@@ -8,9 +8,9 @@ import pytest
 from refimpl.attention import experiments as E
 from refimpl.attention.data import RELEVANT, draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p
-from refimpl.attention.runs.gram import combine, gram
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import attention, loss, output
+from refimpl.attention.runs.gram import combine, gram
 from refimpl.attention.uncertainty import Totals
 
 

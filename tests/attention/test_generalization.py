@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
 from refimpl.attention import conditions, data, decomposition, generalization, uncertainty, updates
-from refimpl.attention.runs import fresh, gram, trials
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import output
+from refimpl.attention.runs import fresh, gram, trials
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds
 

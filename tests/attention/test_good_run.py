@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from refimpl.attention import concentration, conditions, data, good_run
-from refimpl.attention.runs import wishart
 from refimpl.attention.data import Sample
 from refimpl.attention.good_run import Constants
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import wishart
 from tests.strategies import seeds
 
 ALARM = 1e-4

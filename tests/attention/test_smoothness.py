@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.attention import conditions, data, descent, model, smoothness
-from refimpl.attention.runs import gram, wishart
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import gram, wishart
 from refimpl.calculus.differences import gradient_error
 from tests.strategies import seeds
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.attention import conditions, data, decomposition, updates
-from refimpl.attention.runs import gram, wishart
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import gram, wishart
 from refimpl.calculus.softmax import softmax
 from tests.strategies import floats, logits, seeds, weights_and_vector
 

@@ -9,8 +9,18 @@ import numpy as np
 import pytest
 
 from plots import mamba as shared
-from plots import mamba_attention, mamba_bounds, mamba_fig2, mamba_gate, mamba_recurrences, mamba_scaling, mamba_speed
-from plots import mamba_tasks, report, style
+from plots import (
+    mamba_attention,
+    mamba_bounds,
+    mamba_fig2,
+    mamba_gate,
+    mamba_recurrences,
+    mamba_scaling,
+    mamba_speed,
+    mamba_tasks,
+    report,
+    style,
+)
 from refimpl.calculus.gating import gate
 from refimpl.checks import Diverged
 from tests.plots.mamba import TINY

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from refimpl.attention import data, generalization
-from refimpl.attention.runs import fresh, wishart
 from refimpl.attention.decomposition import signal_update
+from refimpl.attention.head import linear_head
+from refimpl.attention.runs import fresh, wishart
 from refimpl.attention.runs.flow import Path, flow
 from refimpl.attention.runs.gram import gram
-from refimpl.attention.head import linear_head
 from refimpl.calculus.softmax import softmax
 from refimpl.checks import count
 

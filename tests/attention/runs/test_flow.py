@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.attention import data, uncertainty
-from refimpl.attention.runs import flow, gram
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import flow, gram
 from refimpl.calculus.softmax import log_softmax, softmax, softmax_jvp
 from tests.strategies import seeds, weights_and_vector
 

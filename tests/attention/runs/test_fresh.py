@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from scipy import stats
 
-from refimpl.attention.runs import fresh
 from refimpl.attention.data import draw_experiment, experiment_roles, signals
-from refimpl.attention.runs.gram import combine, gram
 from refimpl.attention.model import output
+from refimpl.attention.runs import fresh
+from refimpl.attention.runs.gram import combine, gram
 from tests.strategies import attention_settings, seeds
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from refimpl.attention.decomposition import noise_update
 from refimpl.attention.descent import descend_p
-from refimpl.attention.runs.gram import combine, descend, gram
 from refimpl.attention.model import attention, random_orthogonal
+from refimpl.attention.runs.gram import combine, descend, gram
 from refimpl.checks import Diverged
 from tests.strategies import attention_settings, seeds
 

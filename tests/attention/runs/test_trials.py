@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from refimpl.attention import data
-from refimpl.attention.runs import gram, trials
 from refimpl.attention.model import output
+from refimpl.attention.runs import gram, trials
 
 
 @pytest.mark.states("attention Eq. 12")

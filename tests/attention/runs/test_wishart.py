@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import chi2, ks_2samp, kstest
 
 from refimpl.attention import data
-from refimpl.attention.runs import gram, wishart
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import gram, wishart
 
 LEVEL = 1e-3 / 20
 N, T, NORM, WEAK = 12, 4, 5.0, 0.3  # nT = 48
