@@ -19,8 +19,8 @@ from tests.strategies import floats, seeds
 
 @pytest.mark.states("mamba Corollary 1", "mamba Corollary 2", "mamba Remark 8")
 def test_masses_and_gates_by_hand():
-    """Scores 3, -1, 2 of examples with patterns 0, 1, 0 to a query of 0; gates half open: G = 1/8, 1/4, 1/2."""
-    assert attention_mass([3.0, -1.0, 2.0, 7.0], [0, 1, 0, 0]) == (5, -1)
+    """Scores 3, -1, 2 of examples with patterns 1, 0, 0 to a query of 0; gates half open: G = 1/8, 1/4, 1/2."""
+    assert attention_mass([3.0, -1.0, 2.0, 7.0], [1, 0, 0, 0]) == (1, 3)
     assert attention_mass(np.ones((1, 3)), np.zeros((1, 3))) == (2, 0)  # one pattern alone
     assert gate_shares(np.zeros(3), np.array([0, -1, -1])) == pytest.approx((1 / 2, 1 / 4, 1 / 8))
     np.testing.assert_allclose(outlier_gate(np.zeros(3), np.array([0, -1, -1])), [[1 / 8], [1 / 2]])

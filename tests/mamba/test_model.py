@@ -25,22 +25,22 @@ from tests.mamba.draws import models
 def test_eq_3_and_its_gradients_by_hand():
     """Two examples and the query, d = m = 1, sigma = 3/4, 1/4, 1/2 on w = (0, log 3).
 
-    G = (3/4 * 3/4 * 1/2, 1/4 * 1/2, 1/2), the attention is 6 x_i, and F = 9/32 * 6 - 1/8 * 12 = 3/16. What the gates
-    let through is c = 9/32 (1, 1) - 1/8 (2, -1) = (1, 13) / 32.
+    G = (3/4 * 3/4 * 1/2, 1/4 * 1/2, 1/2), the attention is 2 x_i * 3 * 3, and F = 9/32 * 18 - 1/8 * 36 = 9/16. What the
+    gates let through is c = 9/32 (1, 1) - 1/8 (2, -1) = (1, 13) / 32.
     """
-    P = np.array([[[1.0, 1.0], [2.0, -1.0], [1.0, 0.0]]])
+    P = np.array([[[1.0, 1.0], [2.0, -1.0], [3.0, 0.0]]])
     Psi = Weights(np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]]), np.array([0.0, np.log(3)]))
-    np.testing.assert_allclose(attention(P, *Psi[:2]), [[6, 12, 6]])
+    np.testing.assert_allclose(attention(P, *Psi[:2]), [[18, 36, 54]])
     np.testing.assert_allclose(gates(P, Psi.w), [[9 / 32, 1 / 8, 1 / 2]])
-    np.testing.assert_allclose([output(P, Psi)[0], loss(P, [1], Psi), loss(P, [-1], Psi)], [3 / 16, 13 / 16, 19 / 16])
-    by_B, by_C, by_w = [[3 / 32, 39 / 32]], [[1 / 16, 0]], [-177 / 64, 63 / 32]
+    np.testing.assert_allclose([output(P, Psi)[0], loss(P, [1], Psi), loss(P, [-1], Psi)], [9 / 16, 7 / 16, 25 / 16])
+    by_B, by_C, by_w = [[9 / 32, 117 / 32]], [[3 / 16, 0]], [-567 / 64, 189 / 32]
     np.testing.assert_allclose(output_gradient_W_B(P, Psi, [1.0]), by_B)  # W_C p_query c^T
     np.testing.assert_allclose(output_gradient_W_C(P, Psi, [1.0]), by_C)  # W_B c p_query^T
-    # -(9/32 * 6 ((1, -1/4) - (1, 1) / 4) - 1/8 * 12 ((1, 0) / 2 - 3/4 (2, -1)))
+    # -(9/32 * 18 ((2, -1) / 4 + (3, 0) / 2 - (1, 1) / 4) - 1/8 * 36 ((3, 0) / 2 - 3/4 (2, -1)))
     np.testing.assert_allclose(output_gradient_w(P, Psi, [1.0]), by_w)
     for got, expected in zip(loss_gradient(P, [1], Psi), (by_B, by_C, by_w)):
         np.testing.assert_allclose(got, -np.array(expected))
-    assert output(P, Psi._replace(w=None)) == 6 - 12  # every gate 1
+    assert output(P, Psi._replace(w=None)) == 18 - 36  # every gate 1
 
 
 def slow_output(P, Psi):

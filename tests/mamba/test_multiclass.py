@@ -15,14 +15,14 @@ from tests.strategies import seeds
 
 @pytest.mark.states("mamba Section 13 (Eq. 36)")
 def test_two_heads_by_hand():
-    """Both blocks hold the prompt of test_model, whose F is 3/16; the second head's W_C is a third of the first's."""
-    x, y = np.array([[1.0, 1.0], [2.0, 2.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [-1.0, -1.0], [0.0, 0.0]])
+    """Both blocks hold the prompt of test_model, whose F is 9/16; the second head's W_C is a third of the first's."""
+    x, y = np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]), np.array([[1.0, 1.0], [-1.0, -1.0], [0.0, 0.0]])
     P = block_prompt(x[None], y[None])
-    assert P.tolist() == [[[1, 1, 1, 1], [2, -1, 2, -1], [1, 0, 1, 0]]]
+    assert P.tolist() == [[[1, 1, 1, 1], [2, -1, 2, -1], [3, 0, 3, 0]]]
     first = Weights(np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]]), np.array([0.0, np.log(3)]))
     heads = [first, first._replace(W_C=np.array([[1.0, 0.0]]))]
-    np.testing.assert_allclose(output(P, heads), [[3 / 16, 1 / 16]])
-    assert loss(P, [[1, -1]], heads) == pytest.approx(13 / 16 + 17 / 16)
+    np.testing.assert_allclose(output(P, heads), [[9 / 16, 3 / 16]])
+    assert loss(P, [[1, -1]], heads) == pytest.approx(7 / 16 + 19 / 16)
     assert error(output(P, heads), [[1, -1]]) == 1 and error(output(P, heads), [[1, 1]]) == 0
 
 

@@ -41,18 +41,18 @@ def test_three_steps_by_hand():
 
 @pytest.mark.states("mamba Section 12 (Mamba-2)", "mamba Section 12 (gated linear attention)")
 def test_an_output_and_its_gradients_by_hand():
-    """W_B p = 2 x, W_C p = 3 x: x_i = y_i 6 x_i = 6, -12, 0, and under G = 1/8, 1/4, 1 F = 3/4 - 3.
+    """W_B p = 2, 4 and W_C p_query = 9: the summands are 18, -36, 0, and under G = 1/8, 1/4, 1 F is 9/4 - 9.
 
     The gates let through M = 1/8 (1, 1) - 1/4 (2, -1) = (-3, 3) / 8.
     """
-    P, W_B, W_C = np.array([[[1.0, 1.0], [2.0, -1.0], [1.0, 0.0]]]), np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]])
+    P, W_B, W_C = np.array([[[1.0, 1.0], [2.0, -1.0], [3.0, 0.0]]]), np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]])
     G = np.array([[[1 / 8], [1 / 4], [1.0]]])
     for channels in (1, len(W_B)):
-        assert summands(P, W_B, W_C, channels).tolist() == [[[6], [-12], [0]]]
-    assert output(P, W_B, W_C, G) == pytest.approx(-9 / 4)
+        assert summands(P, W_B, W_C, channels).tolist() == [[[18], [-36], [0]]]
+    assert output(P, W_B, W_C, G) == pytest.approx(-27 / 4)
     by_B, by_C = matrix_gradients(P, W_B, W_C, G, [1.0])
-    assert_close(by_B, [[-9 / 8, 9 / 8]])  # q M
-    assert_close(by_C, [[-3 / 4, 0]])  # W_B M p_query^T
+    assert_close(by_B, [[-27 / 8, 27 / 8]])  # q M
+    assert_close(by_C, [[-9 / 4, 0]])  # W_B M p_query^T
 
 
 @st.composite

@@ -21,17 +21,17 @@ from tests.strategies import seeds
 
 @pytest.mark.states("mamba Section 14 (regression)")
 def test_the_squared_loss_by_hand():
-    """The prompt of test_model: F = 3/16 and z = -1/2, so that each gradient is F - z = 11/16 times that of F."""
-    P = np.array([[[1.0, 1.0], [2.0, -1.0], [1.0, 0.0]]])
+    """The prompt of test_model: F = 9/16 and z = -1/2, so that each gradient is F - z = 17/16 times that of F."""
+    P = np.array([[[1.0, 1.0], [2.0, -1.0], [3.0, 0.0]]])
     Psi = Weights(np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]]), np.array([0.0, np.log(3)]))
-    assert loss(P, [-0.5], Psi) == pytest.approx(121 / 512)
+    assert loss(P, [-0.5], Psi) == pytest.approx(289 / 512)
     by, F = sgd_gradient(P, np.array([-0.5]), Psi)
-    np.testing.assert_allclose(F, [3 / 16])
-    for got, expected in zip(by, ([[3 / 32, 39 / 32]], [[1 / 16, 0]], [-177 / 64, 63 / 32])):
-        np.testing.assert_allclose(got, 11 / 16 * np.array(expected))
-    # At w = 0, G = (1/8, 1/4, 1/2), attention (6, 12, 6), the second an outlier: F_c = 3/4, and its (12/4)^2 / 2.
-    clean, penalty = label_average(P, [-0.25], Psi._replace(w=np.zeros(2)), [[0, 1, 0]])
-    np.testing.assert_allclose([clean, penalty], [[1 / 2], [9 / 2]])
+    np.testing.assert_allclose(F, [9 / 16])
+    for got, expected in zip(by, ([[9 / 32, 117 / 32]], [[3 / 16, 0]], [-567 / 64, 189 / 32])):
+        np.testing.assert_allclose(got, 17 / 16 * np.array(expected))
+    # At w = 0, G = (1/8, 1/4, 1/2), attention (18, 36, 54), the second an outlier: F_c = 9/4, and its (36/4)^2 / 2.
+    clean, penalty = label_average(P, [1.25], Psi._replace(w=np.zeros(2)), [[0, 1, 0]])
+    np.testing.assert_allclose([clean, penalty], [[1 / 2], [81 / 2]])
 
 
 @pytest.mark.states("mamba Section 14 (regression)")

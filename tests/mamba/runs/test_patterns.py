@@ -41,15 +41,15 @@ def test_the_coordinates_of_one_prompt_by_hand():
 
 @pytest.mark.states("mamba Eq. 3")
 def test_eq_3_by_hand():
-    """The example of test_model: G = (9/32, 1/8, 1/2), attention (6, 12, 6), F = 3/16."""
-    P = np.array([[[1.0, 1.0], [2.0, -1.0], [1.0, 0.0]]])
+    """The example of test_model: G = (9/32, 1/8, 1/2), attention (18, 36, 54), F = 9/16."""
+    P = np.array([[[1.0, 1.0], [2.0, -1.0], [3.0, 0.0]]])
     Psi = Weights(np.array([[2.0, 0.0]]), np.array([[3.0, 0.0]]), np.array([0.0, np.log(3)]))
     F, G, scores = forward(P, Psi)
-    np.testing.assert_allclose(F, [3 / 16])
+    np.testing.assert_allclose(F, [9 / 16])
     np.testing.assert_allclose(G, [[9 / 32, 1 / 8, 1 / 2]])
-    np.testing.assert_allclose(scores, [[6, 12, 6]])
+    np.testing.assert_allclose(scores, [[18, 36, 54]])
     by, F = gradient(P, np.array([1.0]), Psi)
-    for got, expected in zip(by, ([[-3 / 32, -39 / 32]], [[-1 / 16, 0]], [177 / 64, -63 / 32])):
+    for got, expected in zip(by, ([[-9 / 32, -117 / 32]], [[-3 / 16, 0]], [567 / 64, -189 / 32])):
         np.testing.assert_allclose(got, expected)
 
 
