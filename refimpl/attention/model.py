@@ -33,7 +33,7 @@ def prompted_attention(X, p, W_Q, W_K, W_V):
 
     There $W = W_Q W_K^\top$.
 
-    X : (T, d).  p : (d,).  Weights as in self_attention.  Returns (T + 1, m).
+    X : (T, d).  p : (d,).  W_Q, W_K, W_V : as in self_attention.  Returns (T + 1, m).
 
     States: attention Eq. 1; attention Eq. 2
     """
@@ -155,7 +155,7 @@ def query_gradient(X, Y, q, gamma):
 def assumption_b(W, tolerance=1e-9):
     r"""Assumption B. $W W^\top = W^\top W = I$, up to rounding: slack = tolerance over the largest deviation.
 
-    W : (d, d).  Returns {condition: slack}, >= 1 where it holds.
+    W : (d, d).  tolerance : of rounding, > 0.  Returns {condition: slack}, >= 1 where it holds.
 
     States: attention Assumption B
     """
@@ -168,7 +168,7 @@ def assumption_b(W, tolerance=1e-9):
 def random_orthogonal(rng, d):
     r"""Assumption B. A uniformly random orthogonal W: Q of a Gaussian matrix's QR, the signs of R's diagonal put right.
 
-    rng : numpy Generator.  Returns (d, d).  Raises ValueError where that exceeds 1 GiB.
+    rng : numpy Generator.  d : >= 1.  Returns (d, d).  Raises ValueError where that exceeds 1 GiB.
 
     States: attention Assumption B
     """
