@@ -118,7 +118,7 @@ def noise_product_bound(trace_square, n, T, delta):
     v$ up to $2e^{-L}$; given that, by B.4, the product is below w up to $2e^{-L}$. $(Tn)^2/2$ pairs of $4e^{-L}$ make
     $\delta/4$.
 
-    trace_square : Tr(Sigma^2), > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
+    trace_square : $\mathrm{Tr}\,\Sigma^2$, > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
 
     States: attention Lemma B.5
     """
@@ -145,7 +145,7 @@ def signal_product_bound(norm_Sigma, n, T, delta):
 
     By B.4, 2Tn times $2 e^{-\log(16Tn/\delta)}$.
 
-    norm_Sigma : (mu^T Sigma mu)^(1/2), > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
+    norm_Sigma : $\|\mu\|_\Sigma = \sqrt{\mu^\top \Sigma \mu}$, > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
 
     States: attention Lemma B.6
     """

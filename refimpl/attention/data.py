@@ -1,9 +1,9 @@
 r"""Section 3.3: the data. Relevant tokens carry the class, weak ones both classes, the rest only noise.
 
-    sample      = draw(rng, setting)                             n samples of Definition 3.1
-    clean       = draw(rng, setting._replace(noise_rate=0))      of the clean law P*
-    sample      = draw_experiment(rng, setting)                  Section 5's n samples
-    train, test = streams(seed)                                  two independent generators
+sample      = draw(rng, setting)                             n samples of Definition 3.1
+clean       = draw(rng, setting._replace(noise_rate=0))      of the clean law P*
+sample      = draw_experiment(rng, setting)                  Section 5's n samples
+train, test = streams(seed)                                  two independent generators
 """
 
 import math

@@ -1,9 +1,10 @@
 r"""Section 3.4 and Lemma A.6: gradient descent on p with W fixed, on W with p fixed.
 
-    p(tau + 1) = p(tau) - alpha grad_p L         W(tau + 1) = W(tau) - alpha grad_W L
+    p = descend_p(X, Y, nu, alpha, steps, (p_0, W))        from p_0, W fixed
+    W = descend_W(X, Y, nu, alpha, steps, (p, W_0))        from W_0, p fixed
 
-Both move only q = W^T p, down the risk's gradient v in q: the first by alpha W^T W v = alpha v, the second by
-alpha |p|^2 v. So they are one dynamics in q, at steps alpha |p|^2 and alpha (Lemma A.6).
+Both move only $q = W^\top p$, down the risk's gradient v in q: the first by $\alpha W^\top W v = \alpha v$, the second
+by $\alpha \|p\|^2 v$. So they are one dynamics in q, at steps $\alpha \|p\|^2$ and $\alpha$ (Lemma A.6).
 """
 
 import numpy as np

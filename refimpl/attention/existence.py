@@ -150,11 +150,12 @@ def least_scale(setting, beta, c2):
 
     States: attention Section C.1; attention Theorem 4.1
     """
-    s = checked(setting)
-    weak = number("c2", c2, above=0) * math.sqrt(s.log)
+    setting = checked(setting)
+    weak = number("c2", c2, above=0) * math.sqrt(setting.log)
     smallest = number("beta", np.min(finite("beta", beta)), above=0)
-    noisy = 8 / (smallest * s.trace) * math.log((s.T - 1) * (1 + s.weak_scale) * s.norm / weak)
-    return noisy, 4 / s.norm**2 * math.log(2 * (1 + s.weak_scale) * (s.T - s.relevant) / s.relevant)
+    noisy = 8 / (smallest * setting.trace) * math.log((setting.T - 1) * (1 + setting.weak_scale) * setting.norm / weak)
+    others = (setting.T - setting.relevant) / setting.relevant  # (1 - zeta_R) / zeta_R
+    return noisy, 4 / setting.norm**2 * math.log(2 * (1 + setting.weak_scale) * others)
 
 
 def memory_attention(setting, R, beta):
@@ -177,12 +178,12 @@ def error_bound(setting):
 
     States: attention Section C.2; attention Theorem 4.1
     """
-    s = checked(setting)
-    return s.delta / s.n
+    setting = checked(setting)
+    return setting.delta / setting.n
 
 
 def _terms(setting, beta, k):
     """beta, |mu|, rho, Tr, and the sizes S and Q of a product with a signal and of one of noises on a good run."""
-    s = checked(setting)
-    Q, S = k.c1 * math.sqrt(s.trace) * s.log, k.c2 * s.norm * math.sqrt(s.log)
-    return arrays(beta=(beta, "N")), s.norm, s.weak_scale, s.trace, S, Q
+    setting = checked(setting)
+    Q, S = k.c1 * math.sqrt(setting.trace) * setting.log, k.c2 * setting.norm * math.sqrt(setting.log)
+    return arrays(beta=(beta, "N")), setting.norm, setting.weak_scale, setting.trace, S, Q

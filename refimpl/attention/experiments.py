@@ -132,7 +132,7 @@ def grid_row(seed, setting, norms, steps, test_samples):
     settings = [setting._replace(norm=norm) for norm in norms]
     if not settings:
         raise ValueError("norms: must not be empty")
-    rngs, test_rngs = zip(*(_streams(seed, s) for s in settings))
+    rngs, test_rngs = zip(*(_streams(seed, cell) for cell in settings))
     samples, nus, mus, M, gamma = zip(*map(_start, rngs, settings))
     M, gamma = np.array(M), np.array(gamma)
     Y, Y_star, roles = (np.array([getattr(sample, part) for sample in samples]) for part in ("Y", "Y_star", "roles"))
@@ -146,9 +146,9 @@ def grid_row(seed, setting, norms, steps, test_samples):
     rho = descend(M, gamma, Y, setting.alpha, steps, record=record)
     margins = Y * np.sum(last * gamma, axis=-1)
     tested = []
-    for rng, s, sample, nu, mu, *parts in zip(test_rngs, settings, samples, nus, mus, rho, M, gamma):
+    for rng, cell, sample, nu, mu, *parts in zip(test_rngs, settings, samples, nus, mus, rho, M, gamma):
         law = fresh.law_from_gram(*parts, sample.X @ mu.T, nu, mu)
-        tested.append(fresh_loss(rng, s, law, test_samples))
+        tested.append(fresh_loss(rng, cell, law, test_samples))
     clean, noisy = uncertainty.has_all_classes(Y, Y_star)
     left, right = uncertainty.eq_9(totals, Y, Y_star)
     above, below = uncertainty.eq_10(totals, Y, Y_star, scaled=True)

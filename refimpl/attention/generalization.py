@@ -1,8 +1,8 @@
 r"""Lemmas A.5, E.1, E.2, Eq. 12 and the two cases of Theorem 4.2 (E.2.3, E.2.4): what a trained p does on fresh data.
 
-    low, high = signal_bounds(totals, ...)             Eqs. 206, 207: lambda_c from what training left undecided
-    parts     = benign_conditions(lam, rho, setting)   Eqs. 226-228 and 238
-    log_error = uniform_error(setting)                 Eq. 12's left side at p = 0, in closed form
+low, high = signal_bounds(totals, ...)             Eqs. 206, 207: lambda_c from what training left undecided
+parts     = benign_conditions(lam, rho, setting)   Eqs. 226-228 and 238
+log_error = uniform_error(setting)                 Eq. 12's left side at p = 0, in closed form
 """
 
 import numpy as np
@@ -98,11 +98,11 @@ def benign_conditions(lam, rho, setting):
 
     States: attention Lemma A.5; attention Section E.2.3
     """
-    lam, rho, s = *arrays(lam=(lam, "2"), rho=(rho, "nT")), checked(setting)
+    lam, rho, setting = *arrays(lam=(lam, "2"), rho=(rho, "nT")), checked(setting)
     total = np.sum(np.abs(rho))
-    noise = max(np.sqrt(s.log) / s.norm, np.sqrt(s.trace) * s.log / s.norm**2)
+    noise = max(np.sqrt(setting.log) / setting.norm, np.sqrt(setting.trace) * setting.log / setting.norm**2)
     return {
-        "Eq. 226": float(np.min(lam) * s.norm**2),
+        "Eq. 226": float(np.min(lam) * setting.norm**2),
         "Eq. 227": float(np.min(lam) / np.max(lam)),
         "Eq. 228": float(np.min(lam) / (total * noise)),
         "Lemma A.5": float(np.min(lam) * np.sqrt(rho.size) / total),
@@ -136,10 +136,10 @@ def uniform_error(setting):
 
     States: attention Eq. 12
     """
-    s, sigma = checked(setting), np.sqrt(setting.variance)
-    k = np.arange(1, s.weak)
-    log_share = binom.logpmf(k, s.weak, 0.5)
-    mean = s.norm * (s.relevant + s.weak_scale * (2 * k - s.weak)) / np.sqrt(2 * s.T)
+    setting, sigma = checked(setting), np.sqrt(setting.variance)
+    k = np.arange(1, setting.weak)
+    log_share = binom.logpmf(k, setting.weak, 0.5)
+    mean = setting.norm * (setting.relevant + setting.weak_scale * (2 * k - setting.weak)) / np.sqrt(2 * setting.T)
     return float(logsumexp(log_share - logsumexp(log_share) + log_ndtr(-mean / sigma)))
 
 

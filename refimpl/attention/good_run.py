@@ -1,8 +1,8 @@
 r"""Lemma A.1 and Definitions A.1, C.1: the events on which both theorems are proved.
 
-    k = constants(setting, margin)                       C', c1, c2, c' from Appendix B
-    good_run(sample, mu, setting, k)                     {"(i) lower": slack, ...}: a good run has all >= 1
-    good_test(noise, training_noise, mu, setting, k)     the same for each test sample
+k = constants(setting, margin)                       C', c1, c2, c' from Appendix B
+good_run(sample, mu, setting, k)                     {"(i) lower": slack, ...}: a good run has all >= 1
+good_test(noise, training_noise, mu, setting, k)     the same for each test sample
 """
 
 from typing import NamedTuple

@@ -1,9 +1,9 @@
 r"""Sections 3.4 and G: the fixed linear head, and why it points there.
 
-At p = 0 attention is uniform and at nu = 0 every loss has the same slope, so the head's first step is an
-average of signals: nu ~ mu_{+1} - mu_{-1} (Lemma 3.1), with K classes nu_c ~ mu_c - mu_bar (Lemma G.1).
-Both hold for the expected risk, with fewer wrong labels than chance. The empirical risk adds noise of
-squared norm Tr Sigma / 4nT, which under (A1) is the larger part while |R|^2 < 2CT: see noise_to_signal.
+At p = 0 attention is uniform and at $\nu = 0$ every loss has the same slope, so the head's first step is an
+average of signals: $\nu \propto \mu_{+1} - \mu_{-1}$ (Lemma 3.1), with K classes $\nu_c \propto \mu_c - \bar\mu$
+(Lemma G.1). Both hold for the expected risk, with fewer wrong labels than chance. The empirical risk adds noise of
+squared norm $\mathrm{Tr}\,\Sigma / 4nT$, which under (A1) is the larger part while $|R|^2 < 2CT$: see noise_to_signal.
 """
 
 import numpy as np

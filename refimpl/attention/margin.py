@@ -1,16 +1,16 @@
 r"""Sections 4.3 and H: the token-separation problem, and where descent goes instead.
 
-    min |p|  subject to  (x_{t*_i} - x_t)^T W^T p >= 1  for all i and all t != t*_i
+$\min \|p\|$ subject to $(x_{t^*_i} - x_t)^\top W^\top p \ge 1$ for all i and all $t \ne t^*_i$.
 
     found = separate(X, picked)             the max-margin p, or found.p = None where none exists
     gaps  = kkt(found, X, picked)           its optimality conditions, each a relative violation
     angle(p, found.p)                       of order mismatch(found, ...) / log tau, p from runs.flow.flow_in_q
 
-Once t* has nearly all attention, the risk is a sum of exponentials of the margins, each weighted by
-|l'_i| Y_i (gamma_{t*} - gamma_t) / n. The weights shift each margin by a logarithm, so at time tau the
-directions differ by an angle of order 1 / log tau: for unequal scores, and for equal ones where the
+Once $t^*$ has nearly all attention, the risk is a sum of exponentials of the margins, each weighted by
+$|\ell'_i| Y_i (\gamma_{t^*} - \gamma_t) / n$. The weights shift each margin by a logarithm, so at time $\tau$ the
+directions differ by an angle of order $1 / \log\tau$: for unequal scores, and for equal ones where the
 multipliers are unequal.
-In the limit they agree while each support token scores less than t*; where one scores more, they never do.
+In the limit they agree while each support token scores less than $t^*$; where one scores more, they never do.
 """
 
 from typing import NamedTuple
@@ -25,11 +25,12 @@ RESOLVED = 1e-7  # of the longest token difference: a hull nearer to zero than t
 
 
 class Separation(NamedTuple):
-    """What separate returns.
+    r"""What separate returns.
 
-    p : (d,), or None where no p separates; least : its smallest margin, 1 up to rounding, or None
-    multipliers : (n, T), 0 at the picked tokens, p is the sum of them times W (x_{t*} - x_t); or None
-    hull : the distance from 0 to the convex hull of the differences, over the longest of them; 1 / |p| in these units
+    p : (d,), or None where no p separates.  least : its smallest margin, 1 up to rounding, or None.
+    multipliers : (n, T), 0 at the picked tokens; p is the sum of them times $W (x_{t^*} - x_t)$; or None.
+    hull : the distance from 0 to the convex hull of the differences, over the longest of them: $1 / \|p\|$ in these
+    units.
 
     States: attention Section H
     """
@@ -78,10 +79,10 @@ def separate(X, picked, W=None):
 def kkt(found, X, picked, W=None):
     r"""Section H. How far p and its multipliers are from optimal; for this convex problem all zero proves optimality.
 
-    stationary    $\|p - \sum m_{i,t} W(x_{t^*_i} - x_t)\| / \|p\|$
-    primal        $\max(0, 1 - \min$ margin$)$
-    dual          $\max(0, -\min m) / \max |m|$
-    complementary $\max |m_{i,t} (\text{margin} - 1)| / \max |m|$
+    Stationary: $\|p - \sum m_{i,t} W(x_{t^*_i} - x_t)\| / \|p\|$.
+    Primal: $\max(0, 1 - \min_{i,t} (x_{t^*_i} - x_t)^\top W^\top p)$.
+    Dual: $\max(0, -\min m) / \max |m|$.
+    Complementary: $\max_{i,t} |m_{i,t} ((x_{t^*_i} - x_t)^\top W^\top p - 1)| / \max |m|$.
 
     found : a Separation with a p.  X, picked, W : as in separate.  Returns {condition: violation}.
 

@@ -1,10 +1,14 @@
 r"""Sections 3.2 and A.1: one softmax-attention layer, its risk, and the gradients by hand.
 
 Self-attention (Eq. 1) with a prompt token p in front; its output at p's place is the model (Eq. 2)
+$f(X) = \nu^\top X^\top S(X W^\top p) = \sum_t s_t \gamma_t$.
 
-    f(X) = nu^T X^T S(X W^T p) = sum_t s_t gamma_t.
+    s     = attention(X, p, W)                S(X W^T p)
+    f     = output(X, p, nu, W)               Eq. 2
+    L     = loss(X, Y, p, nu, W)              Eq. 3
+    dL_dp = loss_gradient_p(X, Y, p, nu, W)   Eq. 18; loss_gradient_W and loss_gradient_nu beside it
 
-W enters only through q = W^T p. Where W is None it is the identity, and no d x d array is made.
+W enters only through $q = W^\top p$. Where W is None it is the identity, and no (d, d) array is made.
 """
 
 import numpy as np

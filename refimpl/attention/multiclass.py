@@ -5,7 +5,7 @@ r"""Section F: K classes. A head row for each class, and the cross-entropy of th
     lam, rho = recursion(sample, mu, nu, ...)     p = sum_c lam_c W mu_c + sum_{i,t} rho_{i,t} W epsilon_t
     result   = overfit(seed)                      a run that overfits benignly, K = 3
 
-Classes are 0 ... K - 1. K = 2 is the binary model with nu = nu_0 - nu_1, class 0 for +1 and class 1 for -1.
+Classes are 0 ... K - 1. K = 2 is the binary model with $\nu = \nu_0 - \nu_1$, class 0 for +1 and class 1 for -1.
 """
 
 from math import comb
@@ -38,15 +38,15 @@ def draw(rng, setting, mu):
     mu, (K, d) = arrays(mu=(mu, "Kd")), np.shape(mu)
     if K < 2:
         raise ValueError(f"mu: needs at least two classes, got shape {mu.shape}")
-    s, weak = checked(setting._replace(d=d)), count("weak", setting.weak, least=K)
-    Y_star = rng.integers(K, size=s.n)
-    moved = rng.random(s.n) < s.noise_rate
-    Y = (Y_star + moved * rng.integers(1, K, size=s.n)) % K
-    roles = np.full((s.n, s.T), IRRELEVANT)
-    roles[:, : s.relevant] = RELEVANT
-    roles[:, s.relevant : s.relevant + weak] = [_every_class(rng, weak, K) for _ in range(s.n)]
-    noise = np.sqrt(diagonal("Sigma", s.Sigma, d)) * rng.standard_normal((s.n, s.T, d))
-    return Sample(_signal_of(Y_star, roles, s.weak_scale, K) @ mu + noise, Y, Y_star, noise, roles)
+    setting, weak = checked(setting._replace(d=d)), count("weak", setting.weak, least=K)
+    Y_star = rng.integers(K, size=setting.n)
+    moved = rng.random(setting.n) < setting.noise_rate
+    Y = (Y_star + moved * rng.integers(1, K, size=setting.n)) % K
+    roles = np.full((setting.n, setting.T), IRRELEVANT)
+    roles[:, : setting.relevant] = RELEVANT
+    roles[:, setting.relevant : setting.relevant + weak] = [_every_class(rng, weak, K) for _ in range(setting.n)]
+    noise = np.sqrt(diagonal("Sigma", setting.Sigma, d)) * rng.standard_normal((setting.n, setting.T, d))
+    return Sample(_signal_of(Y_star, roles, setting.weak_scale, K) @ mu + noise, Y, Y_star, noise, roles)
 
 
 def outputs(X, p, nu, W=None):
@@ -154,16 +154,16 @@ def overfit(seed, setting=None, K=3, steps=3000, fresh=2000):
 
     States: attention Section F
     """
-    s = checked(Setting(weak=count("K", K, least=2), alpha=1e-3) if setting is None else setting)
-    if s.variance != 1:
-        raise ValueError(f"Sigma: must be 1, got {s.Sigma}")
-    mu = s.norm * np.eye(K, count("d", s.d, least=K))
+    setting = checked(Setting(weak=count("K", K, least=2), alpha=1e-3) if setting is None else setting)
+    if setting.variance != 1:
+        raise ValueError(f"Sigma: must be 1, got {setting.Sigma}")
+    mu = setting.norm * np.eye(K, count("d", setting.d, least=K))
     rng, rng_fresh = streams(seed)
-    sample, nu = draw(rng, s, mu), simplex_head(mu)
-    lam, rho = recursion(sample, mu, nu, s.weak_scale, s.alpha, steps)
+    sample, nu = draw(rng, setting, mu), simplex_head(mu)
+    lam, rho = recursion(sample, mu, nu, setting.weak_scale, setting.alpha, steps)
     p = lam @ mu + np.tensordot(rho, sample.noise, axes=2)
     Q = np.linalg.qr(np.vstack((mu, p)).T)[0]
-    test = draw(rng_fresh, s._replace(n=fresh, noise_rate=0), mu @ Q)
+    test = draw(rng_fresh, setting._replace(n=fresh, noise_rate=0), mu @ Q)
     result = {}
     for when, end in (("", p), (" at p = 0", 0 * p)):
         right = outputs(sample.X, end, nu).argmax(axis=-1) == sample.Y
@@ -171,7 +171,7 @@ def overfit(seed, setting=None, K=3, steps=3000, fresh=2000):
         result["test" + when] = float(np.mean(outputs(test.X, end @ Q, nu @ Q).argmax(axis=-1) == test.Y))
         result["wrong labels fitted" + when] = int(np.sum(right & (sample.Y != sample.Y_star)))
     result["wrong labels"] = int(np.sum(sample.Y != sample.Y_star))
-    result["attention on R"] = float(np.mean(np.sum(attention(test.X, p @ Q)[:, : s.relevant], axis=-1)))
+    result["attention on R"] = float(np.mean(np.sum(attention(test.X, p @ Q)[:, : setting.relevant], axis=-1)))
     return {**result, "least lambda": float(lam.min())}
 
 

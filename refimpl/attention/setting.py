@@ -1,8 +1,8 @@
 r"""Section 3.5's letters in one place: the sizes of a problem, which data, runs, theory and figures all take.
 
-    setting = Setting()                               Section 5's benign experiment
-    setting._replace(d=10**12, norm=1e4)              another one
-    setting.trace, setting.sigma_max, setting.log     Tr(Sigma), the largest variance, log(Tn / delta)
+setting = Setting()                               Section 5's benign experiment
+setting._replace(d=10**12, norm=1e4)              another one
+setting.trace, setting.sigma_max, setting.log     Tr(Sigma), the largest variance, log(Tn / delta)
 """
 
 import math

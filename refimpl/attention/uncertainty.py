@@ -2,7 +2,7 @@ r"""Definition 4.1 and Eqs. 9, 10, 11, 13: what training leaves undecided, added
 
     totals = start(s);  totals = add(totals, s, roles == RELEVANT) at each tau;  left, right = eq_9(totals, Y, Y_star)
 
-C_c and N_c are the clean and the noisy samples whose observed label is c, so C_c and N_{-c} together
+$C_c$ and $N_c$ are the clean and the noisy samples whose observed label is c, so $C_c$ and $N_{-c}$ together
 are those whose clean label is c. A class without samples sums to zero: see has_all_classes.
 """
 

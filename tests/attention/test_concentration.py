@@ -6,11 +6,13 @@ lies above b, so each such test has a false-alarm rate of at most 1e-4.
 
 import math
 from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
 from refimpl.attention import concentration, data
 from refimpl.attention.setting import Setting
 
@@ -56,7 +58,7 @@ def test_every_bound_by_hand():
     assert concentration.signal_product_bound(3.0, 2, 3, 96 * math.exp(-8)) == pytest.approx(12, rel=1e-14)
     assert concentration.signal_product_constant(6 / 7) == pytest.approx(2, rel=1e-14)
     assert concentration.hoeffding_tail(0.5, 8) == pytest.approx(2 * math.exp(-4), rel=1e-14)
-    (clean, noisy) = concentration.class_counts(10, 0.25, 0.125)
+    clean, noisy = concentration.class_counts(10, 0.25, 0.125)
     assert (clean, noisy) == ((2.5, 5), (0, 2.5))
     assert concentration.samples_needed(0.5, 32 * math.exp(-4)) == pytest.approx(8, rel=1e-14)
     assert concentration.missing_sign(2, 3) == pytest.approx((7 / 16, 1 / 2), rel=1e-14)  # of 8 triples two lack a sign
@@ -292,7 +294,7 @@ def test_the_counts_of_drawn_samples():
     eta, margin, delta, rng, trials = 0.2, 0.2, 0.5, np.random.default_rng(0), 500
     n, bad = math.ceil(concentration.samples_needed(margin, delta)), 0
     setting = Setting(n=n, T=3, d=2, noise_rate=eta)
-    (clean, noisy) = concentration.class_counts(n, eta, margin)
+    clean, noisy = concentration.class_counts(n, eta, margin)
     for _ in range(trials):
         sample = data.draw(rng, setting)
         for c in (1, -1):

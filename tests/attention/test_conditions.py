@@ -2,10 +2,12 @@
 
 import math
 from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention import conditions, data, smoothness
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import output
@@ -99,9 +101,9 @@ def test_the_equations_are_products_of_the_assumptions_slacks(drawn):
         "Eq. 45": math.sqrt(b["A'1"]) * b["A'3 lower"],
         "Eq. 46": math.sqrt(b["A'1"]) * b["A'2"] ** 2,
     }
-    for name, product in products.items():
+    for name, expected in products.items():
         left, right = getattr(conditions, "equation_" + name[-2:])(setting, C)
-        assert left / right == pytest.approx(implied[name] * product, rel=1e-9), name
+        assert left / right == pytest.approx(implied[name] * expected, rel=1e-9), name
 
 
 @pytest.mark.states("attention Lemma A.8")

@@ -1,14 +1,16 @@
 """Lemmas A.2-A.4 and D.3, Theorem 4.2's overfitting part in its own regime, Section 4.3's two difficulties."""
 
 import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
+
 from refimpl.attention import conditions, convergence, data, descent
 from refimpl.attention.head import linear_head
+from refimpl.attention.model import loss, loss_gradient_p
 from refimpl.attention.runs import gram, trials, wishart
 from refimpl.attention.runs.flow import flow
-from refimpl.attention.model import loss, loss_gradient_p
 from refimpl.attention.scores import score_scale
 from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import softmax

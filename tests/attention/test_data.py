@@ -1,11 +1,13 @@
 """Definition 3.1 token by token, its laws by counting, Assumption A on cases worked by hand."""
 
 from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
 from refimpl.attention.data import (
     RELEVANT,
     assumption_a,

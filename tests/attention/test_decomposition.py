@@ -2,10 +2,12 @@
 
 import tracemalloc
 import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention.data import draw_experiment, signal_of, signals, streams
 from refimpl.attention.decomposition import (
     _span_coefficients,

@@ -1,9 +1,12 @@
 """Descent is its gradient, step by step; W and p move alike; divergence is reported where it starts."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention.descent import descend_p, descend_W
 from refimpl.attention.model import loss, loss_gradient_p, loss_gradient_W, random_orthogonal
 from refimpl.checks import Diverged
@@ -118,3 +121,40 @@ def test_the_step_on_p_is_that_of_the_start():
         printed = descend_p(X, Y, nu, 0.2 * printed @ printed, 1, (printed, W_0))
     np.testing.assert_allclose(W_0.T @ constant, target, rtol=1e-11, atol=1e-12)
     assert np.linalg.norm(W_0.T @ printed - target) > 0.1 * np.linalg.norm(target)
+
+
+def test_integers_are_as_good_as_floats():
+    X, Y, p, nu = [[[1, 2, 0], [0, 1, 3]]], [1], np.zeros(3, int), [1, -1, 2]
+    as_float = [np.asarray(part, float) for part in (X, Y, nu)]
+    np.testing.assert_array_equal(descend_p(X, Y, nu, 0.1, 3, (p, None)), descend_p(*as_float, 0.1, 3))
+    assert p.dtype == int and not p.any()
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
+def test_an_empty_axis_is_refused(shape):
+    with pytest.raises(ValueError, match=r"empty axis"):
+        descend_p(np.ones(shape), np.ones(shape[0]), np.zeros(shape[2]), 0.1, 1)
+
+
+@given(problem=attention_problems())
+def test_read_only_arguments_are_enough_and_results_are_new_arrays(problem):
+    X, Y, nu = (*problem["sample"][:2], problem["nu"])
+    rng = np.random.default_rng(0)
+    p, W = rng.standard_normal(len(nu)), rng.standard_normal((len(nu), len(nu)))
+    given_arrays = (X, Y, p, nu, W)
+    before = [a.tobytes() for a in given_arrays]
+    for a in given_arrays:
+        a.flags.writeable = False
+    results = [descend_p(X, Y, nu, 0.1, steps, (p, W)) for steps in (0, 1)]
+    results += [descend_W(X, Y, nu, 0.1, steps, (p, W)) for steps in (0, 1)]
+    assert [a.tobytes() for a in given_arrays] == before
+    assert not any(np.shares_memory(r, a) for r in results for a in given_arrays)
+
+
+def test_d_of_60000_needs_no_d_by_d_array():
+    d, rng = 60_000, np.random.default_rng(0)
+    tracemalloc.start()
+    X, Y, nu = rng.standard_normal((4, 2, d)), [1, -1, 1, -1], rng.standard_normal(d) / d
+    assert np.isfinite(loss(X, Y, descend_p(X, Y, nu, 1e-3, 3), nu))
+    assert tracemalloc.get_traced_memory()[1] < 2**25  # bytes; X itself takes 2^22
+    tracemalloc.stop()

@@ -7,11 +7,13 @@ probabilities are Clopper-Pearson's at confidence 0.99 from seed 0: false-alarm 
 import functools
 import math
 from typing import NamedTuple
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
 from refimpl.attention import conditions, data, existence, good_run, model
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import wishart

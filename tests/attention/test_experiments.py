@@ -1,8 +1,10 @@
 """The arrays behind the figures against the plain computation, at small sizes."""
 
 import inspect
+
 import numpy as np
 import pytest
+
 from refimpl.attention import experiments as E
 from refimpl.attention.data import RELEVANT, draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p

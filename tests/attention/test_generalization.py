@@ -1,11 +1,13 @@
 """Lemmas A.5, E.1, E.2 and Theorem 4.2's two cases: bounds against runs, and where each bound is attained."""
 
 import functools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
+
 from refimpl.attention import conditions, data, decomposition, generalization, uncertainty
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import output

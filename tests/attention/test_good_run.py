@@ -5,11 +5,13 @@ lies above b, so each such test has a false-alarm rate of at most 1e-4.
 """
 
 import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+
 from refimpl.attention import concentration, conditions, data, good_run
 from refimpl.attention.data import Sample
 from refimpl.attention.good_run import Constants

@@ -2,10 +2,12 @@
 
 from fractions import Fraction
 from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention import data, head, model, multiclass
 from refimpl.attention.setting import Setting
 from refimpl.calculus.differences import gradient_error

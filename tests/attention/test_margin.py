@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
+
 from refimpl.attention import data, margin, model
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs.flow import flow_in_q

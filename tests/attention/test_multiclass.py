@@ -3,11 +3,13 @@
 from collections import Counter
 from itertools import product
 from math import sqrt
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
+
 from refimpl.attention import data, decomposition, head, model, multiclass
 from refimpl.attention.setting import Setting
 from refimpl.calculus.differences import gradient_error

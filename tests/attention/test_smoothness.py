@@ -1,10 +1,12 @@
 """Lemma A.7: the Hessian against differences and its bounds, the descent inequality; Remark 2: the orders."""
 
 import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention import data, descent, model, smoothness
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import gram, wishart

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+
 from refimpl.attention import uncertainty as U
 from refimpl.attention.data import RELEVANT
 from refimpl.attention.runs import trials

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention import conditions, data, decomposition, updates
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import gram, wishart

@@ -1,11 +1,9 @@
 r"""Ours: gradient flow $\dot p = -\nabla_p \hat L$ in logarithmic time, in Gram form.
 
-Descent with step alpha is at tau near the flow at time $t = \alpha\tau$. Logits grow like log t: what training
-ends in is out of any descent's reach, but log t is an ordinary variable,
-
-    u = log(t V / n),    V the largest |x|^2,    dz/du = M (dv/du) / V,    v = V rho,
-
-with no number in it that depends on the size of d or of t.
+Descent with step $\alpha$ is at $\tau$ near the flow at time $t = \alpha\tau$. Logits grow like $\log t$: what training
+ends in is out of any descent's reach, but the logarithm is an ordinary variable. With V the largest $\|x\|^2$,
+$u = \log(t V / n)$ and $v = V \rho$, it is $\frac{dz}{du} = \frac1V M \frac{dv}{du}$, with no number in it that
+depends on the size of d or of t.
 
     path  = flow(M, gamma, Y, log_times, roles)
     q     = flow_in_q(X, Y, gamma, logs)                W^T p at the times e^logs, without the Gram form
@@ -30,10 +28,10 @@ STIFF = 300  # tokens up to which an implicit method pays: its steps grow with u
 class Path(NamedTuple):
     """What flow returns, K moments.
 
-    log_times : (K,) u.  rho : (K, n, T), coefficients as in gram.  z : (K, n, T), logits.
+    log_times : (K,), the u.  rho : (K, n, T), coefficients as in gram.  z : (K, n, T), logits.
     log_s : (K, n, T), logarithms of the attention weights.
     totals : uncertainty.Totals of $V/n$ times the integrals over t, (K, n) and (K, n, T); None without roles.
-    evaluations : how often the right side was computed
+    evaluations : how often the right side was computed.
 
     States: attention Section 3.4 (gradient descent)
     """

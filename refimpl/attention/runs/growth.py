@@ -1,7 +1,7 @@
 r"""Ours: the law by which one sample's logit gap grows, linear at first and logarithmic later.
 
-    g = growth(x, T, r)            grows at a constant rate where l' is constant
-    t = gap_time(x, T, ...)        when the gap is x: with l' frozen, and exactly
+g = growth(x, T, r)            grows at a constant rate where l' is constant
+t = gap_time(x, T, ...)        when the gap is x: with l' frozen, and exactly
 """
 
 import numpy as np

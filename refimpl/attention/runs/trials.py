@@ -1,7 +1,7 @@
 r"""Theorem 4.2, one trial: a training set without its d, the flow on it, and fresh samples for any moment of it.
 
-    trial = run(rng, log_times, setting)
-    wrong, interval, relevant = generalize(trial, k, rng, size)
+trial = run(rng, log_times, setting)
+wrong, interval, relevant = generalize(trial, k, rng, size)
 """
 
 from typing import NamedTuple
@@ -74,9 +74,7 @@ def generalize(trial, k, rng, size):
     States: attention Eq. 12; attention Section E.2.4
     """
     clean = trial.setting._replace(n=size, noise_rate=0)
-    law = fresh.law_from_gram(
-        trial.path.rho[k], trial.M, trial.gamma, trial.sample.X @ trial.mu.T, trial.nu, trial.mu
-    )
+    law = fresh.law_from_gram(trial.path.rho[k], trial.M, trial.gamma, trial.sample.X @ trial.mu.T, trial.nu, trial.mu)
     test = data.draw(rng, clean, np.eye(2))  # its roles and labels alone are used
     z, _, f = fresh.draw(rng, test.Y_star, test.roles, clean.weak_scale, *law)
     wrong = int(np.sum(f * test.Y_star <= 0))

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention import data, margin, model, uncertainty
-from refimpl.attention.runs import flow, gram
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs import flow, gram
 from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import log_softmax, softmax, softmax_jvp
 from tests.strategies import seeds, weights_and_vector

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from scipy import stats
+
 from refimpl.attention.data import draw_experiment, experiment_roles, signals
 from refimpl.attention.model import output
 from refimpl.attention.runs import fresh

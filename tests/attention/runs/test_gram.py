@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention.decomposition import noise_update
 from refimpl.attention.descent import descend_p
 from refimpl.attention.model import attention, random_orthogonal

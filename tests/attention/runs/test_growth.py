@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from refimpl.attention.runs import flow, gram, growth
 from refimpl.calculus.differences import central_difference
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from refimpl.attention import data
 from refimpl.attention.decomposition import noise_update, signal_update
 from refimpl.attention.model import output

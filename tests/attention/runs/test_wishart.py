@@ -6,6 +6,7 @@ All tests together give a false alarm with probability at most 1e-3: each of the
 import numpy as np
 import pytest
 from scipy.stats import chi2, ks_2samp, kstest
+
 from refimpl.attention import data
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import gram, wishart
