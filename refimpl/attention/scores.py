@@ -45,8 +45,8 @@ def score_scale(noise, mu, nu):
 
 
 def good_run_scale(setting, c2, head=None):
-    r"""Lemma C.2. On a good run $e = 2 c_2 \kappa \|\mu\| \sqrt{\log(Tn/\delta)}$, with $\kappa = \|\nu\| / \sqrt2
-    \|\mu\|$.
+    r"""Lemma C.2. On a good run $e = 2 c_2 \kappa \|\mu\| \sqrt{\log(Tn/\delta)}$ with $\kappa =
+    \frac{\|\nu\|}{\sqrt2\, \|\mu\|}$.
 
     The noise adds $\kappa(\langle\epsilon, \mu_{+1}\rangle - \langle\epsilon, \mu_{-1}\rangle)$: twice the bound (iii)
     of Lemma A.1.
