@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
 from plots.style import COLOURS, figure, letters
 from refimpl.attention.experiments import figure_1
+from refimpl.attention.setting import Setting
 
 TITLE = "Selected tokens: benign, harmful, no overfitting"
 CAPTION = (
@@ -15,7 +17,7 @@ CAPTION = (
     " fresh samples are wrong, with little (c, f) the flipped labels are not fitted."
 )
 STATEMENTS = ["attention Figure 1", "attention Theorem 4.1"]
-SETTINGS = dict(n=100, d=10_000, norm=20.0, betas=[0.06, 1.0, 0.001])
+SETTINGS = dict(n=100, T=8, d=10_000, norm=20.0, weak_scale=0.2, noise_rate=0.2, betas=[0.06, 1.0, 0.001])
 QUICK = {}
 
 
@@ -41,9 +43,9 @@ def measure(settings, seed, jobs, progress):
     """
     if len(settings["betas"]) != len(CASES):
         raise ValueError(f"betas: must be three, for {', '.join(case.name for case in CASES)}")
-    sizes = {name: settings[name] for name in ("n", "d", "norm")}
-    train, test, results = figure_1(seed, settings["betas"], **sizes)
-    *_, alone = figure_1(seed, settings["betas"], **sizes, clean_noise=False)
+    setting = sizes(Setting, settings)
+    train, test, results = figure_1(seed, settings["betas"], setting)
+    *_, alone = figure_1(seed, settings["betas"], setting, clean_noise=False)
     return dict(
         samples=dict(train=train, test=test),
         points=[{split: points for split, (points, _) in result.items()} for result in results],

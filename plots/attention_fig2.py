@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
 from plots.style import COLOURS, DASHES, figure
 from refimpl.attention.experiments import figure_3
+from refimpl.attention.setting import Setting
 from refimpl.attention.uncertainty import uncertainty
 
 TITLE = "Uncertainty in picking relevant tokens along training"
@@ -13,13 +15,13 @@ CAPTION = (
     " towards 1/4, the largest possible, where clean samples begin to pick their relevant token, and then falls to 0."
 )
 STATEMENTS = ["attention Figure 2", "attention Definition 4.1"]
-SETTINGS = dict(n=20, d=2000, norm=20.0, steps=40_000, every=50)
+SETTINGS = dict(n=20, T=8, d=2000, norm=20.0, weak_scale=0.2, noise_rate=0.2, alpha=1e-4, steps=40_000, every=50)
 QUICK = dict(steps=15_000)
 
 
 def measure(settings, seed, jobs, progress):
     """times (K,), S (K, n), noisy (n,) of bool."""
-    run = figure_3(seed, **settings)
+    run = figure_3(seed, sizes(Setting, settings), settings["steps"], settings["every"])
     S = np.array([uncertainty(s, run.sample.roles) for s in run.s])
     return dict(times=run.times, S=S, noisy=run.sample.Y != run.sample.Y_star)
 

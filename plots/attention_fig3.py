@@ -4,10 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
 from plots.style import COLOURS, DASHES, figure, letters
 from refimpl.attention.data import IRRELEVANT, RELEVANT
 from refimpl.attention.experiments import figure_3
+from refimpl.attention.setting import Setting
 from refimpl.sweep import complete, sweep
 
 TITLE = "Softmax probabilities along training in three settings"
@@ -17,7 +19,17 @@ CAPTION = (
     " their observed label, in (b) some pick an irrelevant one, in (c) some keep the relevant one and are not fitted."
 )
 STATEMENTS = ["attention Figure 3"]
-SETTINGS = dict(cases=[[2000, 20.0], [4500, 5.0], [1000, 80.0]], n=20, steps=10_000, test_samples=1000, seeds=16)
+SETTINGS = dict(
+    cases=[[2000, 20.0], [4500, 5.0], [1000, 80.0]],
+    n=20,
+    T=8,
+    weak_scale=0.2,
+    noise_rate=0.2,
+    alpha=1e-4,
+    steps=10_000,
+    test_samples=1000,
+    seeds=16,
+)
 QUICK = dict(seeds=4)
 
 CASES = ("benign overfitting", "harmful overfitting", "not overfitting")
@@ -38,8 +50,8 @@ def measure(settings, seed, jobs, progress):
     cases, seeds = settings["cases"], settings["seeds"]
     if len(cases) != len(CASES):
         raise ValueError(f"cases: must be three, (d, |mu|) for {', '.join(CASES)}")
-    sizes = (settings["n"], settings["test_samples"])
-    cells = [(seed + k, d, norm, settings["steps"], EVERY, *sizes) for k in range(seeds) for d, norm in cases]
+    problem, rest = sizes(Setting, settings), (settings["steps"], EVERY, settings["test_samples"])
+    cells = [(seed + k, problem._replace(d=d, norm=norm), *rest) for k in range(seeds) for d, norm in cases]
     runs = complete(sweep(figure_3, cells, jobs, lambda done, of: progress(f"{done} of {of} runs")))
     outcomes = [outcome(run) for run in runs]
     return dict(shown=runs[:3], outcomes=[outcomes[k : k + 3] for k in range(0, len(runs), 3)])

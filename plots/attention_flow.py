@@ -5,10 +5,12 @@ No run meets all of Theorem 4.2's assumptions: each claim says in its settings w
 
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
 from plots.style import COLOURS, DASHES, MARKERS, figure, letters
 from refimpl.attention import conditions, convergence, data, uncertainty
 from refimpl.attention.runs import flow, trials
+from refimpl.attention.setting import Setting
 from refimpl.sweep import complete, sweep
 
 TITLE = "Gradient flow in log time: fit, signal, attention on fresh data"
@@ -49,18 +51,16 @@ QUICK = dict(ratios=[10, 100], wide_relevant=[2, 5, 8])
 EARLY = np.linspace(-4, 20, 49)  # the log times at which the fit is looked for
 
 
-def sizes(settings, T, ratio, relevant):
-    """What trials.run takes for d / (n |mu|^2) = ratio, rho at the upper end of (A'3)."""
-    n, d = settings["n"], settings["d"]
-    rho = conditions.weak_scale_limit(n, T, settings["C"])
-    norm = np.sqrt(d / (n * ratio))
-    return dict(n=n, norm=norm, d=d, T=T, relevant=relevant, weak=settings["weak"], weak_scale=rho)
+def problem(settings, T, ratio, relevant, wrong):
+    """The setting with d / (n |mu|^2) = ratio and rho at the upper end of (A'3)."""
+    s, rho = sizes(Setting, settings), conditions.weak_scale_limit(settings["n"], T, settings["C"])
+    norm, noise_rate = np.sqrt(s.d / (s.n * ratio)), 2 * wrong / s.n
+    return s._replace(T=T, norm=norm, relevant=relevant, weak_scale=rho, noise_rate=noise_rate)
 
 
 def slacks(settings, T, ratio, wrong):
     """Of Theorem 4.2's assumptions, 1 and above where they hold; (A4) does for the flow, whose steps go to zero."""
-    n, C, s = settings["n"], settings["C"], sizes(settings, T, ratio, 1)  # any |R|: no condition has it
-    s = conditions.Setting(n, T, float(s["d"]), s["norm"], s["weak_scale"], 2 * wrong / n, 1.0, 1.0, settings["delta"])
+    C, s = settings["C"], problem(settings, T, ratio, 1, wrong)  # any |R|: no condition has it
     left, right = conditions.equation_45(s, C)
     rest = {name: slack for name, slack in conditions.common_assumptions(s, C).items() if name != "A4"}
     return conditions.strong_assumptions(s, C) | rest | {"Eq. 45": left / right}
@@ -75,19 +75,20 @@ def failing(slack):
 def measure(settings, seed, jobs, progress):
     """times (K,); by_ratio {ratio: row}; wide {wrong: [row for each |R|]}; harmful, a row: what `cell` returns."""
     _check(settings)
-    end, wide, fresh = settings["end"], (settings["wide_T"], settings["wide_ratio"]), settings["fresh"]
+    end, wrong, fresh = (settings[name] for name in ("end", "wrong", "fresh"))
+    wide = settings["wide_T"], settings["wide_ratio"]
     times, short = np.concatenate((EARLY, np.geomspace(25, end, 30))), np.array([-4.0, 10.0, end / 2, end])
     cells = [
-        (seed, sizes(settings, settings["T"], ratio, settings["relevant"]), settings["wrong"], times, fresh)
+        (seed, problem(settings, settings["T"], ratio, settings["relevant"], wrong), wrong, times, fresh)
         for ratio in settings["ratios"]
     ]
     cells += [
-        (seed, sizes(settings, *wide, relevant), wrong, short, fresh)
+        (seed, problem(settings, *wide, relevant, wrong), wrong, short, fresh)
         for wrong in settings["wide_wrong"]
         for relevant in settings["wide_relevant"]
     ]
-    harmful = sizes(settings, *wide, settings["harmful_relevant"])
-    cells.append((seed, harmful, settings["harmful_wrong"], times, fresh))
+    harmful = settings["harmful_relevant"], settings["harmful_wrong"]
+    cells.append((seed, problem(settings, *wide, *harmful), harmful[1], times, fresh))
     rows = iter(complete(sweep(cell, cells, jobs, lambda done, of: progress(f"{done} of {of}"))))
     return dict(
         times=times,
@@ -113,12 +114,12 @@ def _check(settings):
         raise ValueError(f"end: must be above 25, where the late log times begin, got {end}")
 
 
-def cell(seed, sizes, wrong, times, fresh):
-    """One training set of `sizes`, `wrong` labels of each class flipped: what its run shows at the times (K,)."""
-    run, k = balanced_trial(seed, sizes, wrong, times)
+def cell(seed, setting, wrong, times, fresh):
+    """One training set of the setting, `wrong` labels of each class flipped: what its run shows at the times (K,)."""
+    run, k = balanced_trial(seed, setting, wrong, times)
     test = np.random.default_rng([seed, k, 1])
     seen = [trials.generalize(run, j, test, fresh) for j in range(len(times))]
-    signal = run.lam * sizes["norm"] ** 2
+    signal = run.lam * setting.norm**2
     fitted = convergence.fit_times(np.exp(run.path.log_s), run.gamma, run.sample.Y)
     return dict(
         fit=np.mean(run.margins > 0, axis=1),
@@ -127,27 +128,27 @@ def cell(seed, sizes, wrong, times, fresh):
         late=signal[-1].tolist(),
         ratios=uncertainty_ratios(run),
         slope=float(np.mean(signal[-1] - signal[-2]) / (times[-1] - times[-2])),
-        predicted=late_slope(run, sizes),
+        predicted=late_slope(run),
         attention=np.array([attention for *_, attention in seen]),
         wrong=np.array([error for error, *_ in seen]),
         evaluations=run.path.evaluations,
     )
 
 
-def balanced_trial(seed, sizes, wrong, times):
+def balanced_trial(seed, setting, wrong, times):
     """The trial of the first generator [seed, k] whose clean labels are balanced, and k."""
     k = 0
-    while np.sum(np.random.default_rng([seed, k]).choice([-1.0, 1.0], sizes["n"])) != 0:
+    while np.sum(np.random.default_rng([seed, k]).choice([-1.0, 1.0], setting.n)) != 0:
         k += 1  # the clean labels are what a trial draws first
-    return trials.run(np.random.default_rng([seed, k]), times, **sizes, flips=(wrong, wrong)), k
+    return trials.run(np.random.default_rng([seed, k]), times, setting, flips=(wrong, wrong)), k
 
 
-def late_slope(run, sizes):
+def late_slope(run):
     """The growth of lambda |mu|^2 per unit of log t in the late direction, mean of the classes."""
     tokens, _ = convergence.picked_token(run.path.log_s[-1])
-    carried = data.signal_of(run.sample.Y_star, run.sample.roles, sizes["weak_scale"])
+    carried = data.signal_of(run.sample.Y_star, run.sample.roles, run.setting.weak_scale)
     predicted = np.einsum("it,itc->c", flow.late_direction(run.M, tokens), carried)
-    return float(np.mean(predicted * sizes["norm"] ** 2))
+    return float(np.mean(predicted * run.setting.norm**2))
 
 
 def uncertainty_ratios(run):

@@ -2,10 +2,12 @@
 
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
 from plots.style import COLOURS, DASHES, MARKERS, figure, letters
 from refimpl.attention import conditions, convergence, generalization, uncertainty
 from refimpl.attention.runs import trials
+from refimpl.attention.setting import Setting
 from refimpl.sweep import complete, sweep
 
 TITLE = "Theorem 4.2 below and inside its regime, d up to 10^13"
@@ -46,9 +48,9 @@ MOMENTS = {"at the fit": 0, "late": 1}  # where in a row's wrong and most
 
 def place(d, settings):
     """The setting at d: (A'1) with equality gives |mu|, rho is at the upper end of (A'3)."""
-    n, T, C, delta = (settings[name] for name in ("n", "T", "C", "delta"))
-    norm, rho = np.sqrt(d / (C * T**2 * n)), conditions.weak_scale_limit(n, T, C)
-    return conditions.Setting(n, T, float(d), norm, rho, 1 / C, alpha=1.0, lipschitz=1.0, delta=delta)  # no steps here
+    s, C = sizes(Setting, settings), settings["C"]
+    norm, rho = np.sqrt(d / (C * s.T**2 * s.n)), conditions.weak_scale_limit(s.n, s.T, C)
+    return s._replace(d=d, norm=norm, weak_scale=rho, noise_rate=1 / C)
 
 
 def slacks(s, C):
@@ -86,8 +88,7 @@ def cell(seed, d, settings):
     s = place(d, settings)
     times = np.concatenate((np.linspace(-4, 20, 97), MIDDLE, [settings["late"]]))
     train, test = (np.random.default_rng(part) for part in np.random.SeedSequence([seed, d]).spawn(2))
-    sizes = (s.n, s.norm, d, s.T, settings["relevant"], settings["weak"], s.weak_scale)
-    run = trials.run(train, times, *sizes, flips=tuple(settings["flips"]))
+    run = trials.run(train, times, s, flips=tuple(settings["flips"]))
     Y, Y_star, roles = run.sample.Y, run.sample.Y_star, run.sample.roles
     if not all(uncertainty.has_all_classes(Y, Y_star)):
         return None
@@ -136,10 +137,9 @@ def errors(found):
 
 def closed(found, settings):
     """{which p: the logarithm of its test error at each d}: uniform attention, and the relevant token alone."""
-    T, relevant, weak = (settings[name] for name in ("T", "relevant", "weak"))
     at = [place(d, settings) for d in found["by_d"]]
     return {
-        "p = 0": [generalization.uniform_error(s.norm, T, relevant, weak, s.weak_scale) for s in at],
+        "p = 0": [generalization.uniform_error(s) for s in at],
         "relevant token alone": [generalization.picked_error(s.norm) for s in at],
     }
 

@@ -4,13 +4,14 @@ import time
 
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
 from plots.style import COLOURS, MARKERS, figure, letters
 from refimpl.attention.data import draw_experiment, signals, streams
 from refimpl.attention.descent import descend_p
-from refimpl.attention.experiments import ALPHA, flips
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs.gram import descend, gram
+from refimpl.attention.setting import Setting
 
 TITLE = "The cost of a training step, one thread"
 CAPTION = (
@@ -22,7 +23,7 @@ STATEMENTS = ["attention Lemma D.1"]
 SETTINGS = dict(n=20, T=8, d=2000, dimensions=[100, 2000, 60_000], together=[1, 16, 32], steps=400, rounds=9)
 QUICK = dict(dimensions=[100, 2000], steps=200, rounds=5)
 
-NORM = 20.0  # no time depends on the numbers that are computed with
+ALPHA = Setting().alpha  # no time depends on the numbers that are computed with
 ALONE, TOGETHER = 8.0, 3.0  # limits in bare products a run, for one run and for several
 
 
@@ -39,9 +40,9 @@ def best(function, rounds, calls=1):
 
 def problem(settings, seed, d):
     """A training set in d dimensions: sample, nu, M, gamma."""
-    n = settings["n"]
-    sample = draw_experiment(streams((seed, d))[0], n, NORM, d, flips(n), T=settings["T"])
-    nu = linear_head(signals(NORM, d))
+    setting = sizes(Setting, settings)._replace(d=d)
+    sample = draw_experiment(streams((seed, d))[0], setting)
+    nu = linear_head(signals(setting.norm, d))
     return sample, nu, *gram(sample.X, nu)
 
 

@@ -1,15 +1,17 @@
 """The runs behind Figures 4, 5 and 6, trained once for all three, and the page that Figures 4 and 6 share."""
 
-import matplotlib
 import numpy as np
 
+from plots import sizes
 from plots.report import claim
-from plots.style import BAD, figure, heatmap, letters
+from plots.style import figure, heatmap, letters
 from refimpl.attention.experiments import grid_row
+from refimpl.attention.setting import Setting
 from refimpl.sweep import complete, sweep
 
 # The paper's grid; Figures 4 and 6 add seeds, Figure 5 test samples.
-TRAINING = dict(n=20, dimensions=list(range(250, 5001, 250)), norms=list(range(5, 101, 5)), steps=20_000)
+PROBLEM = dict(n=20, T=8, weak_scale=0.2, noise_rate=0.2, alpha=1e-4)
+TRAINING = PROBLEM | dict(dimensions=list(range(250, 5001, 250)), norms=list(range(5, 101, 5)), steps=20_000)
 RATIOS = TRAINING | dict(seeds=3)
 QUICK = dict(dimensions=list(range(500, 5001, 1000)), norms=list(range(10, 101, 20)))
 
@@ -21,9 +23,9 @@ _trained = {}
 
 def trained(settings, seed, jobs, progress, part=slice(None)):
     """{name: (rows, columns)}, the names of experiments.grid_row, on a part of each axis of the grid."""
-    norms, steps, n = tuple(settings["norms"][part]), settings["steps"], settings["n"]
-    samples = settings.get("test_samples", TEST_SAMPLES)
-    cells = [(seed, d, norms, steps, samples, n) for d in settings["dimensions"][part]]
+    setting, rest = sizes(Setting, settings), (settings["steps"], settings.get("test_samples", TEST_SAMPLES))
+    norms = tuple(settings["norms"][part])
+    cells = [(seed, setting._replace(d=d), norms, *rest) for d in settings["dimensions"][part]]
     key = repr(cells)
     if key not in _trained:
         rows = complete(sweep(grid_row, cells, jobs, lambda k, of: progress(f"seed {seed}: {k} of {of} rows")))
@@ -76,24 +78,16 @@ def pair_of_maps(settings, maps, low, high):
     maps : two of (ratio (rows, columns), title, label of its colour bar).
     """
     fig, axes = figure(9.5, 4.2, 1, 2)
-    logs = [np.log2(ratio) for ratio, *_ in maps]
-    most = max((np.max(np.abs(part[np.isfinite(part)]), initial=0.0) for part in logs), default=0.0)
-    for axis, values, (ratio, title, label) in zip(axes, logs, maps):
-        around_one(axis, settings, values, label, most or 1.0)
+    cells = np.concatenate([ratio[np.isfinite(ratio)] for ratio, *_ in maps])
+    most = np.exp(np.max(np.abs(np.log(cells)), initial=0.0))
+    for axis, (ratio, title, label) in zip(axes, maps):
+        ends = dict(low=1 / most, high=most)
+        heatmap(axis, settings["norms"], settings["dimensions"], ratio, label, log=True, diverging=True, **ends)
         mark(axis, settings, ratio < low, "v")
         mark(axis, settings, ratio > high, "^")
         axes_labels(axis, title)
     letters(axes)
     return fig
-
-
-def around_one(axes, settings, values, label, most):
-    """A map of logarithms to base 2 in -most ... most, colours on either side of 0, the bar in the ratio itself."""
-    image = heatmap(axes, settings["norms"], settings["dimensions"], values, label, centre=0, low=-most, high=most)
-    image.set_cmap(matplotlib.colormaps["RdBu"].with_extremes(bad=BAD))
-    image.colorbar.locator = matplotlib.ticker.MultipleLocator(1)
-    image.colorbar.formatter = matplotlib.ticker.FuncFormatter(lambda x, _: f"{2.0**x:.3g}")
-    image.colorbar.update_ticks()
 
 
 def mark(axes, settings, where, marker):

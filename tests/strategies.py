@@ -7,6 +7,7 @@ from hypothesis.extra.numpy import arrays
 from refimpl.attention.data import draw as draw_sample
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import random_orthogonal
+from refimpl.attention.setting import Setting
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -37,7 +38,7 @@ def weights_and_vector(draw, scale, rows=3, most=6):
 
 
 @st.composite
-def attention_settings(draw, roomy=False):
+def attention_problems(draw, roomy=False):
     """A small instance of Definition 3.1 as a dict: sample, mu, nu, weak_scale, alpha and, or None, an orthogonal W.
 
     d may be less than nT + 2 unless roomy.
@@ -51,6 +52,7 @@ def attention_settings(draw, roomy=False):
     mu = draw(st.floats(0.5, 5)) * rotation[:2]
     weak_scale = draw(st.floats(0.05, 1))
     Sigma = rng.uniform(0.2, 2, d)
-    sample = draw_sample(rng, n, mu, T, relevant, weak, weak_scale, draw(st.floats(0, 1)), Sigma)
+    sizes = dict(n=n, T=T, d=d, relevant=relevant, weak=weak, weak_scale=weak_scale, Sigma=Sigma)
+    sample = draw_sample(rng, Setting(**sizes, noise_rate=draw(st.floats(0, 1))), mu)
     nu = linear_head(mu) + draw(st.sampled_from([0, 0.3])) * rng.standard_normal(d)
     return dict(sample=sample, mu=mu, nu=nu, weak_scale=weak_scale, alpha=draw(st.floats(1e-3, 0.5)), W=W)

@@ -5,15 +5,15 @@ r"""Appendix B: every concentration bound behind a good run, with its constants 
     norm_range  noise_product_bound  signal_product_bound   Lemmas B.3, B.5, B.6: over all nT tokens at once
     hoeffding_tail  class_counts  missing_sign              Lemmas B.7, B.8, B.9: counts
 
-A tail above 1 says nothing; it is returned as it is. delta is the failure probability of the whole of Lemma A.1:
-B.3, B.5, B.6 and B.8 take a quarter of it each.
+All of Appendix B in one file, as it is read. A tail above 1 says nothing; it is returned as it is. delta is the
+failure probability of the whole of Lemma A.1: B.3, B.5, B.6 and B.8 take a quarter of it each.
 """
 
 import math
 
 import numpy as np
 
-from refimpl.attention.conditions import log_factor
+from refimpl.attention.setting import checked, log_factor
 from refimpl.checks import count, finite, number
 
 
@@ -57,18 +57,19 @@ def log_concavity(Sigma):
     return 1 / number("Sigma", np.max(finite("Sigma", Sigma)), above=0)
 
 
-def norm_range(trace, sigma_max, n, T, delta):
+def norm_range(setting):
     r"""Lemma B.3. $\sqrt{\mathrm{Tr}\,\Sigma - \sigma_{\max}} - t \le \|\epsilon\| \le \sqrt{\mathrm{Tr}\,\Sigma} +
     t$, all nT, with probability $1 - \delta/4$.
 
     $t = 2 \sqrt{\sigma_{\max} \log(8Tn/\delta)}$ makes each tail of Lemma B.2 $\delta/(4Tn)$; B.1 bounds the mean.
 
-    trace, sigma_max : of Sigma, > 0.  n, T : >= 1.  delta : in (0, 1).  Returns (lower, upper).
+    setting : a Setting.  Returns (lower, upper).
 
     States: attention Lemma B.3
     """
-    lower, upper = mean_norm_range(trace, sigma_max)
-    t = 2 * math.sqrt(sigma_max * (log_factor(n, T, delta) + math.log(8)))
+    s = checked(setting)
+    lower, upper = mean_norm_range(s.trace, s.sigma_max)
+    t = 2 * math.sqrt(s.sigma_max * (s.log + math.log(8)))
     return lower - t, upper + t
 
 
@@ -117,7 +118,7 @@ def noise_product_bound(trace_square, n, T, delta):
     v$ up to $2e^{-L}$; given that, by B.4, the product is below w up to $2e^{-L}$. $(Tn)^2/2$ pairs of $4e^{-L}$ make
     $\delta/4$.
 
-    trace_square : Tr(Sigma^2), > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
+    trace_square : $\mathrm{Tr}\,\Sigma^2$, > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
 
     States: attention Lemma B.5
     """
@@ -144,7 +145,7 @@ def signal_product_bound(norm_Sigma, n, T, delta):
 
     By B.4, 2Tn times $2 e^{-\log(16Tn/\delta)}$.
 
-    norm_Sigma : (mu^T Sigma mu)^(1/2), > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
+    norm_Sigma : $\|\mu\|_\Sigma = \sqrt{\mu^\top \Sigma \mu}$, > 0.  n, T : >= 1.  delta : in (0, 1).  Returns a float.
 
     States: attention Lemma B.6
     """

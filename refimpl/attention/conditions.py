@@ -6,35 +6,15 @@ r"""Sections 3.5 and A.8: what the theorems assume, as numbers, and the smallest
     common_assumptions(setting, C)                             {"A4": slack, ...}: both
     left, right = equation_45(setting, C)                      Tr(Sigma)^(1/2) against C T^2 n log(Tn/delta) / rho
 
-The displays of (A'1)-(A'3) and of Eqs. 44-46 are rebuilt from how the text uses them.
+Each is about a setting.Setting. The displays of (A'1)-(A'3) and of Eqs. 44-46 are rebuilt from how the text uses them.
 """
 
 import math
-from typing import NamedTuple
 
+from refimpl.attention.scores import score_spread
+from refimpl.attention.setting import Setting, checked, log_factor
 from refimpl.attention.smoothness import curvature
 from refimpl.checks import count, number
-
-
-class Setting(NamedTuple):
-    r"""The numbers that the assumptions speak of.
-
-    n, T : samples, tokens.  trace : Tr(Sigma), which is d where Sigma = I.  norm : |mu|.  weak_scale : rho.
-    noise_rate : eta.  alpha : the step.  lipschitz : of the risk's gradient, or a bound on it.
-    delta : the failure probability.
-
-    States: attention Assumption A1; attention Assumption A4
-    """
-
-    n: int
-    T: int
-    trace: float
-    norm: float
-    weak_scale: float
-    noise_rate: float
-    alpha: float
-    lipschitz: float
-    delta: float
 
 
 def assumptions(setting, C):
@@ -47,12 +27,12 @@ def assumptions(setting, C):
 
     States: attention Assumption A1; attention Assumption A2; attention Assumption A3
     """
-    (n, T, trace, norm, rho, *_), C, log = _checked(setting, C)
+    s, C = _checked(setting, C)
     return {
-        "A1": trace / (C * n * norm**2),
-        "A2": norm / (C * trace**0.25 * log**0.5),
-        "A3 lower": rho * norm / (C * log**0.5),
-        "A3 upper": 1 / (C * rho),
+        "A1": s.trace / (C * s.n * s.norm**2),
+        "A2": s.norm / (C * s.trace**0.25 * s.log**0.5),
+        "A3 lower": s.weak_scale * s.norm / (C * s.log**0.5),
+        "A3 upper": 1 / (C * s.weak_scale),
     }
 
 
@@ -60,15 +40,18 @@ def common_assumptions(setting, C):
     r"""Section 3.5, (A4)-(A6). $\alpha \le \min\{1/\mathrm{Lip}, n/\mathrm{Tr}\,\Sigma\}/C$; $n \ge C
     \log(1/\delta)$; $\eta \le 1/C$.
 
+    Lip is the setting's lipschitz, or lipschitz_bound where that is None.
+
     Arguments and result as in assumptions.
 
     States: attention Assumption A4; attention Assumption A5; attention Assumption A6
     """
-    (n, T, trace, _, _, eta, alpha, lipschitz, delta), C, _ = _checked(setting, C)
+    s, C = _checked(setting, C)
+    lipschitz = lipschitz_bound(s) if s.lipschitz is None else s.lipschitz
     return {
-        "A4": min(1 / lipschitz, n / trace) / (C * alpha),
-        "A5": n / (C * math.log(1 / delta)),
-        "A6": 1 / (C * eta) if eta > 0 else math.inf,
+        "A4": min(1 / lipschitz, s.n / s.trace) / (C * s.alpha),
+        "A5": s.n / (C * math.log(1 / s.delta)),
+        "A6": 1 / (C * s.noise_rate) if s.noise_rate > 0 else math.inf,
     }
 
 
@@ -82,12 +65,12 @@ def strong_assumptions(setting, C):
 
     States: attention Assumption A'1; attention Assumption A'2; attention Assumption A'3
     """
-    (n, T, trace, norm, rho, *_), C, log = _checked(setting, C)
+    s, C = _checked(setting, C)
     return {
-        "A'1": trace / (C * T**2 * n * norm**2),
-        "A'2": norm / (C * (T * n * trace) ** 0.25 * log**0.5),
-        "A'3 lower": rho * norm / (C * T * log**0.5),
-        "A'3 upper": weak_scale_limit(n, T, C) / rho,
+        "A'1": s.trace / (C * s.T**2 * s.n * s.norm**2),
+        "A'2": s.norm / (C * (s.T * s.n * s.trace) ** 0.25 * s.log**0.5),
+        "A'3 lower": s.weak_scale * s.norm / (C * s.T * s.log**0.5),
+        "A'3 upper": weak_scale_limit(s.n, s.T, C) / s.weak_scale,
     }
 
 
@@ -109,8 +92,8 @@ def equation_44(setting, C):
 
     States: attention Eq. 44
     """
-    s, C, log = _checked(setting, C)
-    return math.sqrt(s.trace), C * s.n * log
+    s, C = _checked(setting, C)
+    return math.sqrt(s.trace), C * s.n * s.log
 
 
 def equation_45(setting, C):
@@ -120,8 +103,8 @@ def equation_45(setting, C):
 
     States: attention Eq. 45
     """
-    s, C, log = _checked(setting, C)
-    return math.sqrt(s.trace), C * s.T**2 * s.n * log / s.weak_scale
+    s, C = _checked(setting, C)
+    return math.sqrt(s.trace), C * s.T**2 * s.n * s.log / s.weak_scale
 
 
 def equation_46(setting, C):
@@ -131,8 +114,8 @@ def equation_46(setting, C):
 
     States: attention Eq. 46
     """
-    s, C, log = _checked(setting, C)
-    return s.norm, C * s.T * s.n * math.sqrt(log)
+    s, C = _checked(setting, C)
+    return s.norm, C * s.T * s.n * math.sqrt(s.log)
 
 
 def implied_slack(n, T, delta, C):
@@ -152,46 +135,6 @@ def implied_slack(n, T, delta, C):
     return {"Eq. 44": C**2, "Eq. 45": math.sqrt(C / (n * log)), "Eq. 46": C**1.5 * math.sqrt(T * log)}
 
 
-def log_factor(n, T, delta):
-    r"""Section 3.5. $\log(Tn/\delta)$, the factor in all of the conditions.
-
-    n, T : >= 1, Tn > delta.  delta : in (0, 1).  Returns a float > 0.  Raises ValueError outside these ranges.
-
-    States: attention Assumption A2
-    """
-    n, T, delta = count("n", n), count("T", T), number("delta", delta, above=0, most=1)
-    if delta == 1:
-        raise ValueError("delta: must be below 1, got 1")
-    return math.log(T * n / delta)
-
-
-def score_error(kappa, norm, log, c2):
-    r"""Lemma C.2. $e = 2 c_2 \kappa \|\mu\| \sqrt{\log(Tn/\delta)}$, what the noise adds to a score on a good run.
-
-    kappa : of $\nu = \kappa(\mu_{+1} - \mu_{-1})$.  norm : |mu|.  log : log(Tn/delta).  c2 : of Lemma A.1, > 0.
-    Returns a float.
-
-    States: attention Lemma C.2
-    """
-    c2, kappa = number("c2", c2, above=0), number("kappa", kappa, above=0)
-    return 2 * c2 * kappa * number("norm", norm, above=0) * math.sqrt(number("log", log, above=0))
-
-
-def score_spread(setting, c2):
-    r"""Lemma C.2. A bound on $\max_t \gamma_t - \min_t \gamma_t$ in a sample of a good run, $\|\nu\| = 1/\|\mu\|$.
-
-    The scores lie within $e = 2 c_2 \kappa \|\mu\| \sqrt{\log}$ of $\pm a, \pm\rho a, 0$, and a sample has one class:
-    $(1 + \rho) a + 2e$, with $a = \kappa\|\mu\|^2 = 1/\sqrt2$.
-
-    setting : a Setting.  c2 : of Lemma A.1, > 0.  Returns a float.
-
-    States: attention Lemma C.2
-    """
-    log = log_factor(setting.n, setting.T, setting.delta)
-    error = score_error(math.sqrt(0.5) / setting.norm**2, setting.norm, log, c2)
-    return (1 + setting.weak_scale) * math.sqrt(0.5) + 2 * error
-
-
 def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None, strong=True):
     r"""The smallest d, $\Sigma = I$, with (A'1)-(A'3), (A4)-(A6) and Eq. 45; for it the smallest $\|\mu\|$.
 
@@ -200,9 +143,10 @@ def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None, strong=True):
     to what the other asks for, from where (A'3) begins to be satisfiable, ends at the smallest pair.
     The step is the largest in (A4) for the Lipschitz constant lipschitz_bound, with $\|\nu\| = 1/\|\mu\|$.
 
-    n : >= C log(1/delta).  T : >= 1.  delta : in (0, 1).  C : >= 1.  place : in [0, 1].  noise_rate : 1/C where None.
+    n : >= C log(1/delta).  T : >= 3, since |R| = 1 and |W| = 2.  delta : in (0, 1).  C : >= 1.  place : in [0, 1].
+    noise_rate : eta, 1/C where None.
     strong : where False, (A1)-(A3) in place of (A'1)-(A'3) and Eq. 45: what Theorem 4.1 needs.
-    Returns a Setting.  Raises ValueError outside these ranges.
+    Returns a Setting, d an integer and lipschitz that bound.  Raises ValueError outside these ranges.
 
     States: attention Assumption A'1; attention Assumption A'2; attention Assumption A'3; attention Eq. 45
     """
@@ -219,7 +163,8 @@ def smallest_setting(n, T, delta, C, place=1.0, noise_rate=None, strong=True):
         root = C * T**2 * n * log / rho if strong else 0.0  # Eq. 45
         before, d = d, max(d, math.ceil(max(C * t**2 * n * norm**2, root**2) * up))
         norm = max(norm, C * (N * d) ** 0.25 * math.sqrt(log) * up)
-    setting = Setting(n, T, d, norm, min(rho, upper), eta, 1.0, 1.0, float(delta))
+    sizes = dict(n=n, T=T, d=d, norm=norm, weak_scale=min(rho, upper), noise_rate=eta, delta=float(delta))
+    setting = checked(Setting(**sizes))
     lipschitz = lipschitz_bound(setting)
     return setting._replace(lipschitz=lipschitz, alpha=min(1 / lipschitz, n / d) / (C * up))
 
@@ -228,24 +173,26 @@ def lipschitz_bound(setting, c2=math.sqrt(14 / 3)):
     r"""(A4). On a good run, $\Sigma = I$, $\|\nu\| = 1/\|\mu\|$: the Lipschitz constant is at most $\|M\| (D^2/32 +
     D/2) / n$.
 
-    D is score_spread. M, the Gram matrix of the N = nT tokens, has $\|M\|^{1/2} \le \sqrt d + \sqrt N +
+    D is scores.score_spread. M, the Gram matrix of the N = nT tokens, has $\|M\|^{1/2} \le \sqrt d + \sqrt N +
     \sqrt{2 \log(1/\delta)} + \sqrt N \|\mu\|$: the noise with probability $1 - \delta$, and N signals of norm $\le
     \|\mu\|$.
 
-    setting : a Setting, its trace being d.  c2 : of Lemma A.1 (iii).  Returns a float.
+    setting : a Setting with Sigma = 1.  c2 : of Lemma A.1 (iii).
+    Returns a float.  Raises ValueError for another Sigma.
 
     States: attention Assumption A4
     """
-    N = setting.n * setting.T
-    root = math.sqrt(setting.trace) + math.sqrt(N) * (1 + setting.norm) + math.sqrt(2 * math.log(1 / setting.delta))
-    return root**2 * curvature(score_spread(setting, c2)) / setting.n
+    s = checked(setting)
+    if s.variance != 1:
+        raise ValueError(f"Sigma: the bound is for Sigma = 1, got {s.Sigma}; give the setting's lipschitz")
+    N = s.n * s.T
+    root = math.sqrt(s.trace) + math.sqrt(N) * (1 + s.norm) + math.sqrt(2 * math.log(1 / s.delta))
+    return root**2 * curvature(score_spread(s, c2)) / s.n
 
 
 def _checked(setting, C):
-    """The setting with every number in its range, C, and the log factor."""
-    s = Setting(*setting)
-    log = log_factor(s.n, s.T, s.delta)
-    for name in ("trace", "norm", "weak_scale", "alpha", "lipschitz"):
-        number(name, getattr(s, name), above=0)
-    number("noise_rate", s.noise_rate, 0, 1)
-    return s, number("C", C, above=0), log
+    """The setting, with the numbers above 0 by which a slack is divided, and C."""
+    s = checked(setting)
+    number("Sigma: the trace", s.trace, above=0)
+    number("weak_scale", s.weak_scale, above=0)
+    return s, number("C", C, above=0)

@@ -12,6 +12,7 @@ import numpy as np
 
 from refimpl.attention.data import RELEVANT
 from refimpl.attention.model import token_slopes
+from refimpl.attention.scores import ScoreScale
 from refimpl.attention.updates import noise_update_range
 from refimpl.calculus.losses import logistic, logistic_derivative, margin
 from refimpl.calculus.softmax import softmax
@@ -96,19 +97,20 @@ def one_hot_floor(s, gamma):
     return order[:, :-1].sum(axis=-1), np.where(2 * root < smallest_gap, (s.shape[-1] - 1) * root, np.inf)
 
 
-def limit_margins(gamma, Y, Y_star, tokens, weak_scale, a, e):
+def limit_margins(gamma, Y, Y_star, tokens, weak_scale, scale):
     r"""Theorem 4.2, E.1. With attention on $t^*_i$ alone, $Y_i f_i \ge a - e$ if clean, $\rho a - e$ if noisy.
 
-    Eqs. 204 and 205. By Lemma C.2, where $t^*_i$ is in R on clean samples (A.3) and in $W_{Y_i}$ on noisy ones (A.4):
-    positive, so every label is fitted, the wrong ones by a margin of order $\rho$ only.
+    Eqs. 204 and 205. Lemma C.2 gives both, where $t^*_i$ is in R on clean samples (A.3) and in $W_{Y_i}$ on noisy ones
+    (A.4). Where they are positive every label is fitted, the wrong ones by a margin of order $\rho$ only.
 
-    gamma : (n, T).  Y, Y_star : (n,).  tokens : (n,), integers.  a, e from updates.score_scale.
+    gamma : (n, T).  Y, Y_star : (n,).  tokens : (n,), integers.  weak_scale : rho.  scale : a scores.ScoreScale.
     Returns the two sides, each (n,).
 
     States: attention Theorem 4.2 (overfitting)
     """
     gamma, Y, Y_star = arrays(gamma=(gamma, "nT"), Y=(Y, "n"), Y_star=(Y_star, "n"))
     left = labels("Y", Y) * np.take_along_axis(gamma, np.asarray(tokens)[:, None], axis=-1)[:, 0]
+    a, e = scale
     return left, np.where(Y == labels("Y_star", Y_star), a, weak_scale * a) - e
 
 
@@ -176,17 +178,20 @@ def update_ceiling(s, gamma, m):
 def memorisation_margin(s, Y, roles, weak_scale):
     r"""Lemma A.3's first term. $\min_{u \notin R} (s_{t'} B_{t'} - s_u B_u) \ge (1 - \rho) s_{t'} (1 - S_R)$.
 
-    On a clean sample; $t'$ is R's largest, $s_{t'} \ge s_u$ and $S_R \ge \rho$. The difference is, by Corollary D.1,
-    $s_{t'}(1 - S_R) + s_u S_R + \rho (S_- - S_+)(s_{t'} - s_u)$, less $\rho s_u$ on $W_Y$; and $S_+ \le 1 - S_R$.
-    Where $S_R \le 1 - 1/4T$ that is $(1 - \rho)/4T^2$ or more, from $s_{t'} \ge 1/T$: the $T^2$ of (A'1). Remark 5:
-    with $s_{t'} \ge 1/2$ it would be $(1 - \rho)/8T$, and T would do.
+    It is about a clean sample. $t'$ is the token of R with the largest weight, $S_R$ the attention on R, and B is
+    Corollary D.1's: the left side says by how much the update of $t'$ is ahead of that of any token outside R.
+
+    Assumed are $s_{t'} \ge s_u$ for all u, and $S_R \ge \rho$. By Corollary D.1 the difference is then
+    $s_{t'}(1 - S_R) + s_u S_R + \rho (S_- - S_+)(s_{t'} - s_u)$, less $\rho s_u$ where u is in $W_Y$. The right side
+    follows from $S_+ \le 1 - S_R$. While $S_R \le 1 - 1/4T$ it is at least $(1 - \rho)/4T^2$, since $s_{t'} \ge 1/T$:
+    this is where (A'1) needs its $T^2$. Remark 5: once $s_{t'} \ge 1/2$ it is at least $(1 - \rho)/8T$, and T would do.
 
     s, roles : (n, T), of clean samples.  Y : (n,).  weak_scale : rho.  Returns the two sides, each (n,).
 
     States: attention Lemma A.3; attention Remark 5
     """
     s, roles, Y = arrays(s=(s, "nT"), roles=(roles, "nT"), Y=(Y, "n"))
-    low, high = noise_update_range(s, np.ones_like(Y), Y, Y, roles, weak_scale, 1.0, 0.0)
+    low, high = noise_update_range(s, np.ones_like(Y), Y, Y, roles, weak_scale, ScoreScale(1.0, 0.0))
     relevant = roles == RELEVANT
     top = np.argmax(np.where(relevant, s, -1), axis=-1)[:, None]
     gaps = np.take_along_axis(low, top, axis=-1) - high

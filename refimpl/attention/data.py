@@ -1,14 +1,17 @@
 r"""Section 3.3: the data. Relevant tokens carry the class, weak ones both classes, the rest only noise.
 
-sample    = draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate)    Definition 3.1
-sample    = draw_experiment(rng, n, norm, d, flips)                        Section 5's setting
-train, test = streams(seed)                                               two independent generators
+sample      = draw(rng, setting)                             n samples of Definition 3.1
+clean       = draw(rng, setting._replace(noise_rate=0))      of the clean law P*
+sample      = draw_experiment(rng, setting)                  Section 5's n samples
+train, test = streams(seed)                                  two independent generators
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from refimpl.attention.setting import checked
 from refimpl.checks import arrays, count, diagonal, labels, number
 
 RELEVANT, IRRELEVANT = 2, 0  # roles; a weakly relevant token has its sign w_u = +1 or -1 as role
@@ -48,7 +51,7 @@ def assumption_a(mu, Sigma=1.0, tolerance=1e-9):
 
     An equality a = b holds up to rounding: its slack is tolerance times the norms' squares over |a - b|.
 
-    mu : (2, d).  Sigma : the diagonal of the covariance, (d,) or one number.
+    mu : (2, d).  Sigma : the diagonal of the covariance, (d,) or one number.  tolerance : of rounding, > 0.
     Returns {condition: slack}, each >= 1 where it holds.  Raises ValueError for another shape.
 
     States: attention Assumption A
@@ -64,52 +67,72 @@ def assumption_a(mu, Sigma=1.0, tolerance=1e-9):
     return slack
 
 
-def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
+def draw(rng, setting, mu=None):
     r"""Definition 3.1. n samples from P, or from the clean P* where noise_rate is 0.
 
     $x_t = \mu_{Y^*} + \epsilon_t$ on R, $x_u = \rho\mu_{w_u} + \epsilon_u$ on W, $x_v = \epsilon_v$ on I;
     $\epsilon \sim N(0, \Sigma)$; the signs $w_u$ uniform given that both occur; $Y = -Y^*$ with probability
     $\eta$. R comes first, then W, then I: attention does not see positions.
 
-    rng : numpy Generator.  mu : (2, d).  relevant, weak : |R| >= 1 and |W| >= 2, together at most T.
-    weak_scale : rho >= 0.  noise_rate : eta in [0, 1].  Sigma : its diagonal, (d,) or one number, >= 0.
-    Returns a Sample.  Raises ValueError outside these ranges.
+    rng : numpy Generator.  setting : a Setting.
+    mu : (2, d), signals that take the place of the setting's norm and d; signals(norm, d) where None.
+    Returns a Sample.  Raises ValueError for a setting out of range.
 
     States: attention Definition 3.1; attention Remark 1
     """
-    mu, n = arrays(mu=(mu, "2d")), count("n", n)
-    relevant, weak = count("relevant", relevant), count("weak", weak, least=2)
-    T = count("T", T, least=relevant + weak)
-    eta = number("noise_rate", noise_rate, 0, 1)
-    Y_star = rng.choice([-1.0, 1.0], n)
-    Y = np.where(rng.random(n) < eta, -Y_star, Y_star)
-    roles = np.full((n, T), IRRELEVANT)
-    roles[:, :relevant] = RELEVANT
-    roles[:, relevant : relevant + weak] = _both_signs(rng, n, weak)
-    return _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, Sigma)
+    mu = signals(setting.norm, setting.d) if mu is None else arrays(mu=(mu, "2d"))
+    s = checked(setting._replace(d=mu.shape[-1]))
+    Y_star = rng.choice([-1.0, 1.0], s.n)
+    Y = np.where(rng.random(s.n) < s.noise_rate, -Y_star, Y_star)
+    roles = np.full((s.n, s.T), IRRELEVANT)
+    roles[:, : s.relevant] = RELEVANT
+    roles[:, s.relevant : s.relevant + s.weak] = _both_signs(rng, s.n, s.weak)
+    return _with_tokens(rng, Y, Y_star, roles, mu, s)
 
 
-def draw_experiment(rng, n, norm, d, flips, T=8, weak_scale=0.2):
-    r"""Section 5. $\Sigma = I$; the roles of experiment_roles; exactly `flips` wrong labels, at random places.
+def draw_experiment(rng, setting, flips=None):
+    r"""Section 5. n samples with the roles of experiment_roles, $\Sigma = I$, and a fixed number of wrong labels.
 
-    The paper flips ceil(eta n) labels of its training samples, and none of its test samples.
-
-    rng : numpy Generator.  norm : of each signal.  flips : 0 ... n.  T : >= 3.
-    Returns a Sample with the signals of signals(norm, d).  Raises ValueError outside these ranges.
+    rng : numpy Generator.  setting : a Setting with |R| = 1, |W| = 2, Sigma = 1.
+    flips : the wrong labels as in with_flips; $\lceil \eta n \rceil$ where None. The paper's test samples have none.
+    Returns a Sample with the signals of signals(norm, d).  Raises ValueError for another setting, or too many flips.
 
     States: attention Definition 3.1
     """
-    mu, n = signals(norm, d), count("n", n)
-    if count("flips", flips, least=0) > n:
-        raise ValueError(f"flips: must be at most n = {n}, got {flips}")
-    Y_star = rng.choice([-1.0, 1.0], n)
+    s = checked(setting)
+    if (s.relevant, s.weak, s.variance) != (1, 2, 1):
+        raise ValueError("relevant, weak, Sigma: must be 1, 2 and 1, as in Section 5")
+    Y_star = rng.choice([-1.0, 1.0], s.n)
+    # eta n up to rounding first: 0.3 times 10 is a little above 3
+    Y = with_flips(rng, Y_star, math.ceil(round(s.noise_rate * s.n, 9)) if flips is None else flips)
+    return _with_tokens(rng, Y, Y_star, experiment_roles(Y_star, s.T), signals(s.norm, s.d), s)
+
+
+def with_flips(rng, Y_star, flips):
+    r"""Definition 3.1. Labels Y of which a fixed number differ from $Y^*$.
+
+    rng : numpy Generator, used where flips is a number.  Y_star : (n,).
+    flips : a number, of samples at random places; or a pair, the first so many of the samples with $Y^* = +1$ and of
+    those with $Y^* = -1$.
+    Returns (n,).  Raises ValueError for more flips than samples.
+
+    States: attention Definition 3.1
+    """
+    Y_star = labels("Y_star", arrays(Y_star=(Y_star, "n")))
+    if np.ndim(flips) == 0:
+        wrong = [rng.permutation(len(Y_star))[: _at_most(flips, len(Y_star), "samples")]]
+    elif np.shape(flips) == (2,):
+        members = [np.flatnonzero(Y_star == c) for c in (1, -1)]
+        wrong = [m[: _at_most(k, len(m), f"samples with Y* = {c}")] for m, k, c in zip(members, flips, ("+1", "-1"))]
+    else:
+        raise ValueError(f"flips: must be a number or a pair, got {flips!r}")
     Y = Y_star.copy()
-    Y[rng.permutation(n)[:flips]] *= -1
-    return _with_tokens(rng, Y, Y_star, experiment_roles(Y_star, T), mu, weak_scale, 1.0)
+    Y[np.concatenate(wrong)] *= -1
+    return Y
 
 
 def experiment_roles(Y_star, T=8):
-    """Section 5. The roles of draw_experiment: token 0 in R, 1 in W_{Y*}, 2 in W_{-Y*}, the rest in I.
+    r"""Section 5. The roles of draw_experiment: token 0 in R, 1 in $W_{Y^*}$, 2 in $W_{-Y^*}$, the rest in I.
 
     Y_star : (n,).  T : >= 3.  Returns (n, T).  Raises ValueError outside these ranges.
 
@@ -135,7 +158,7 @@ def streams(seed):
 def signal_of(Y_star, roles, weak_scale):
     r"""Definition 3.1. How much of each signal a token carries: 1 of $\mu_{Y^*}$ on R, $\rho$ of $\mu_w$ on $W_w$.
 
-    Y_star : (n,).  roles : (n, T).  Returns (n, T, 2), the last axis over the classes +1, -1.
+    Y_star : (n,).  roles : (n, T).  weak_scale : rho, >= 0.  Returns (n, T, 2), the last axis over the classes +1, -1.
     Raises ValueError where the axes do not agree, and for other labels or roles.
 
     States: attention Definition 3.1
@@ -151,10 +174,16 @@ def signal_of(Y_star, roles, weak_scale):
     return carried
 
 
-def _with_tokens(rng, Y, Y_star, roles, mu, weak_scale, Sigma):
-    carried, d = signal_of(Y_star, roles, weak_scale), mu.shape[-1]
-    noise = np.sqrt(diagonal("Sigma", Sigma, d)) * rng.standard_normal((*roles.shape, d))
-    return Sample(carried @ mu + noise, Y, Y_star, noise, roles)
+def _with_tokens(rng, Y, Y_star, roles, mu, setting):
+    noise = np.sqrt(diagonal("Sigma", setting.Sigma, setting.d)) * rng.standard_normal((*roles.shape, setting.d))
+    return Sample(signal_of(Y_star, roles, setting.weak_scale) @ mu + noise, Y, Y_star, noise, roles)
+
+
+def _at_most(flips, members, of):
+    """So many flips as a count, where there are so many members."""
+    if count("flips", flips, least=0) > members:
+        raise ValueError(f"flips: {flips} of {members} {of}")
+    return int(flips)
 
 
 def _both_signs(rng, n, weak):

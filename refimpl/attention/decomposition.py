@@ -1,12 +1,12 @@
 r"""Lemma D.1: p as signals and noises, with the recursion of the coefficients.
 
-p(tau) = lam_{+1} W mu_{+1} + lam_{-1} W mu_{-1} + sum_{i,t} rho_{i,t} W epsilon_t^{(i)}
+$p(\tau) = \lambda_{+1} W\mu_{+1} + \lambda_{-1} W\mu_{-1} + \sum_{i,t} \rho_{i,t} W\epsilon_t^{(i)}$.
 
-delta_rho = noise_update(z, gamma, Y, alpha)          Delta rho_{i,t}
-delta_lam = signal_update(delta_rho, carried)         Delta lam_c
-lam, rho  = recursion(sample, mu, nu, ...)            both, from zero
-p         = reconstruct(lam, rho, mu, noise, W)       the sum above
-parts     = decompose(p, mu, noise, W)                and back
+    delta_rho = noise_update(z, gamma, Y, alpha)          Delta rho_{i,t}
+    delta_lam = signal_update(delta_rho, carried)         Delta lam_c
+    lam, rho  = recursion(sample, mu, nu, ...)            both, from zero
+    p         = reconstruct(lam, rho, mu, noise, W)       the sum above
+    parts     = decompose(p, mu, noise, W)                and back
 """
 
 import warnings
@@ -74,7 +74,8 @@ def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
     The logits are $z_t = \sum_c \lambda_c \langle x_t, \mu_c\rangle + \sum_{j,u} \rho_{j,u} \langle x_t,
     \epsilon_u^{(j)}\rangle$: W is orthogonal and drops out.
 
-    sample : a data.Sample.  mu : (2, d).  nu : (d,).  weak_scale : rho, as it was drawn with.  alpha : > 0.
+    sample : a data.Sample.  mu : (2, d).  nu : (d,).  weak_scale : rho, as it was drawn with.
+    alpha : > 0.  steps : >= 0.
     record : called as record(tau, lam, rho) for tau = 0 ... steps, with arrays of their own.
     Returns lam : (2,), rho : (n, T).  Raises ValueError where the axes do not agree; Diverged with the step and
     the last finite (lam, rho).
@@ -128,17 +129,14 @@ def decompose(p, mu, noise, W=None, rcond=None):
     p, mu, noise = arrays(p=(p, "d"), mu=(mu, "2d"), noise=(noise, "nTd"))
     q = p if W is None else p @ matrix(W, p=p)
     n, T, d = noise.shape
-    parts = span_coefficients(np.vstack((mu, noise.reshape(n * T, d))), q, rcond)
+    parts = _span_coefficients(np.vstack((mu, noise.reshape(n * T, d))), q, rcond)
     return Decomposition(parts[0][:2], parts[0][2:].reshape(n, T), *parts[1:])
 
 
-def span_coefficients(directions, q, rcond=None):
-    r"""Lemma D.1. The least-norm least-squares coefficients of q in the directions, from their singular values.
+def _span_coefficients(directions, q, rcond=None):
+    """The least-norm least-squares coefficients of q in the directions, from their singular values.
 
-    directions : (m, d).  q : (d,).  rcond as in decompose.
-    Returns (coefficients, rank, condition, cutoff, unique, residual) as in Decomposition.
-
-    States: attention Lemma D.1
+    directions : (m, d).  q : (d,).  Returns (coefficients, rank, condition, cutoff, unique, residual).
     """
     directions, q = arrays(directions=(directions, "md"), q=(q, "d"))
     rcond = max(directions.shape) * np.finfo(float).eps if rcond is None else number("rcond", rcond, 0, 1)

@@ -2,20 +2,21 @@ r"""Theorem 4.1 and Sections C.1, C.2: a p that fits the noisy labels and still 
 
     noisy, tokens = memorised_tokens(sample)                 j in N, and a u_j in W^(j)_{Y_j} for each
     v = direction(mu, sample.noise, noisy, tokens, beta)     mu_{+1} + mu_{-1} + sum_j beta_j eps^(j)_{u_j}
-    R = least_scale(setting, beta, c2, relevant)             what the proof asks for
+    R = least_scale(setting, beta, c2)                       what the proof asks for
     p = solution(v, R, W)                                    R W v
 
 Every logit of p is R times a product of a token with v. The proof bounds these products (logit_bounds), under
-requirements that (A1)-(A3) grant for a large C (requirements); the rest is softmax.
+requirements that (A1)-(A3) grant for a large C (requirements); the rest is softmax. In formulas $m = \|\mu\|$,
+$\log$ is $\log(Tn/\delta)$.
 """
 
 import math
 
 import numpy as np
 
-from refimpl.attention.conditions import log_factor
 from refimpl.attention.data import RELEVANT
-from refimpl.checks import arrays, count, finite, matrix, number
+from refimpl.attention.setting import checked
+from refimpl.checks import arrays, finite, matrix, number
 
 
 def memorised_tokens(sample):
@@ -38,8 +39,8 @@ def direction(mu, noise, noisy, tokens, beta):
     r"""Theorem 4.1. $v = \mu_{+1} + \mu_{-1} + \sum_{j \in N} \beta_j \epsilon^{(j)}_{u_j}$, with $\beta_j =
     \Theta(1/n)$.
 
-    mu : (2, d).  noise : (n, T, d).  noisy, tokens from memorised_tokens.  beta : (|N|,) or one number.  Returns (d,).
-    Raises ValueError where the axes do not agree.
+    mu : (2, d).  noise : (n, T, d).  noisy, tokens : (|N|,), from memorised_tokens.  beta : (|N|,) or one number.
+    Returns (d,).  Raises ValueError where the axes do not agree.
 
     States: attention Theorem 4.1
     """
@@ -81,15 +82,15 @@ def logit_bounds(setting, beta, k):
     r"""Eqs. 104, 105, 116, divided by R: on a good run, products of tokens with v, through Lemma A.1 and then
     simplified.
 
-    With $m = \|\mu\|$, $B = \sum_j \beta_j$, $S = c_2 m \sqrt{\log}$, $Q = c_1 \sqrt{\mathrm{Tr}\,\Sigma} \log$:
+    With $B = \sum_j \beta_j$, $S = c_2 m \sqrt{\log}$, $Q = c_1 \sqrt{\mathrm{Tr}\,\Sigma} \log$:
 
-        clean, t in R:  x_t v >= m^2 - (2 + B) S - B Q                                                  >= m^2 / 2
-        clean, others:  x_u v <= rho m^2 + (2 + rho B) S + B Q                                          <= m^2 / 4
-        noisy, t != u_j:  (x_t - x_{u_j}) v <= (1 - rho) m^2 + (4 + (1 + rho) B) S + (2B - beta_j) Q
-                                               - beta_j (1 - 1/C')^2 Tr                                 <= -beta_j Tr
-                                               / 8.
+    Eq. 104, a relevant token of a clean sample: $\langle x_t, v\rangle \ge m^2 - (2 + B) S - B Q \ge m^2 / 2$.
+    Eq. 105, its other tokens: $\langle x_u, v\rangle \le \rho m^2 + (2 + \rho B) S + B Q \le m^2 / 4$.
+    Eq. 116, the tokens $t \ne u_j$ of a noisy sample: $\langle x_t - x_{u_j}, v\rangle \le (1 - \rho) m^2 +
+    (4 + (1 + \rho) B) S + (2B - \beta_j) Q - \beta_j (1 - 1/C')^2 \mathrm{Tr}\,\Sigma \le -\beta_j
+    \mathrm{Tr}\,\Sigma / 8$.
 
-    setting : a conditions.Setting.  beta : (|N|,).  k : good_run.Constants.
+    setting : a Setting.  beta : (|N|,).  k : good_run.Constants.
     Returns {"Eq. 104": (through the lemma, simplified), "Eq. 105": ..., "Eq. 116": ...}; arrays (|N|,) in the last.
 
     States: attention Section C.1
@@ -109,9 +110,11 @@ def requirements(setting, beta, k):
     r"""Sections C.1, C.2. What the proof takes from (A1)-(A3), C large: the simplified forms of logit_bounds, and a
     weak score.
 
-    $m^2/4$ above each of $(2 + B)S$ and $BQ$ (Eq. 104, by (A2)); Eq. 105 by (A3); $\beta_j \mathrm{Tr}/8$ above each of
-    the three terms in Eq. 116, by (A1), (A2) and Eq. 44, and $(1 - 1/C')^2 \ge 1/2$; $\rho m \ge 3 c_2 \sqrt{\log}$
-    (Eq. 120, by (A3)).
+    Eq. 104, by (A2): $m^2/4$ is above each of $(2 + B)S$ and $BQ$.
+    Eq. 105, by (A3).
+    Eq. 116, by (A1), (A2) and Eq. 44: $\beta_j \mathrm{Tr}\,\Sigma/8$ is above each of its first three terms, and
+    $(1 - 1/C')^2 \ge 1/2$.
+    Eq. 120, by (A3): $\rho m \ge 3 c_2 \sqrt{\log}$.
 
     Arguments as in logit_bounds.  Returns {requirement: slack}, >= 1 where it holds.
 
@@ -132,34 +135,34 @@ def requirements(setting, beta, k):
     return {name: float(value) for name, value in slack.items()}
 
 
-def least_scale(setting, beta, c2, relevant):
+def least_scale(setting, beta, c2):
     r"""Section C.1. The R from which on every training label is fitted, the larger of two.
 
-    Noisy: $Y_j f \ge a\rho - e - (1 - s_{u_j}) a (1 + \rho)$, $1 - s_{u_j} \le (T - 1) e^{-R\beta_j \mathrm{Tr}/8}$;
-    over $\kappa m$ the last term is below $c_2\sqrt{\log}$ from $R = \frac{8}{\beta_j \mathrm{Tr}} \log \frac{(T -
-    1)(1 + \rho) m}{c_2 \sqrt{\log}}$ on. Clean: $Y_i f \ge a - e - (1 - S_R) a (1 + \rho)$, $1 - S_R \le \frac{1 -
-    \zeta_R}{\zeta_R} e^{-R m^2/4}$; with $e < a/2$ the sum is positive from $R = \frac{4}{m^2} \log \frac{2 (1 +
-    \rho)(1 - \zeta_R)}{\zeta_R}$ on. The text asks for the first only.
+    Noisy samples have $Y_j f \ge a\rho - e - (1 - s_{u_j}) a (1 + \rho)$ and $1 - s_{u_j} \le (T - 1) e^{-R\beta_j
+    \mathrm{Tr}\,\Sigma/8}$. Over $\kappa m$ the last term is below $c_2\sqrt{\log}$ from $R = \frac{8}{\beta_j
+    \mathrm{Tr}\,\Sigma} \log \frac{(T - 1)(1 + \rho) m}{c_2 \sqrt{\log}}$ on.
+    Clean samples have $Y_i f \ge a - e - (1 - S_R) a (1 + \rho)$ and $1 - S_R \le \frac{1 - \zeta_R}{\zeta_R} e^{-R
+    m^2/4}$. With $e < a/2$ the sum is positive from $R = \frac{4}{m^2} \log \frac{2 (1 + \rho)(1 -
+    \zeta_R)}{\zeta_R}$ on. The text asks for the first R only. (a, e are scores.ScoreScale's.)
 
-    setting : a conditions.Setting.  beta : (|N|,), > 0.  c2 : of Lemma A.1.  relevant : |R|.
+    setting : a Setting.  beta : (|N|,), > 0.  c2 : of Lemma A.1.
     Returns (noisy, clean), floats; the second may be negative.
 
     States: attention Section C.1; attention Theorem 4.1
     """
-    s, relevant = setting, count("relevant", relevant)
-    if relevant >= s.T:
-        raise ValueError(f"relevant: must be below T = {s.T}, got {relevant}")
-    weak = number("c2", c2, above=0) * math.sqrt(log_factor(s.n, s.T, s.delta))
+    setting = checked(setting)
+    weak = number("c2", c2, above=0) * math.sqrt(setting.log)
     smallest = number("beta", np.min(finite("beta", beta)), above=0)
-    noisy = 8 / (smallest * s.trace) * math.log((s.T - 1) * (1 + s.weak_scale) * s.norm / weak)
-    return noisy, 4 / s.norm**2 * math.log(2 * (1 + s.weak_scale) * (s.T - relevant) / relevant)
+    noisy = 8 / (smallest * setting.trace) * math.log((setting.T - 1) * (1 + setting.weak_scale) * setting.norm / weak)
+    others = (setting.T - setting.relevant) / setting.relevant  # (1 - zeta_R) / zeta_R
+    return noisy, 4 / setting.norm**2 * math.log(2 * (1 + setting.weak_scale) * others)
 
 
 def memory_attention(setting, R, beta):
     r"""Eqs. 113, 114. On noisy j: $s_{u_j} \ge 1 - (T - 1) e^{-R\beta_j \mathrm{Tr}/8}$, the others $\le e^{-R\beta_j
     \mathrm{Tr}/8}$.
 
-    setting : a conditions.Setting.  R : > 0.  beta : (|N|,).  Returns (least s_{u_j}, most of each other), (|N|,) each.
+    setting : a Setting.  R : > 0.  beta : (|N|,).  Returns (least s_{u_j}, most of each other), (|N|,) each.
 
     States: attention Section C.1
     """
@@ -171,15 +174,16 @@ def error_bound(setting):
     r"""Section C.2. $\Pr_{P^*}[\mathrm{sign} f(X) \ne Y^*] \le \Pr[E^c] \le \delta/n$: on E a test sample has Eqs.
     101-105 as a clean one.
 
-    setting : a conditions.Setting.  Returns a float.
+    setting : a Setting.  Returns a float.
 
     States: attention Section C.2; attention Theorem 4.1
     """
-    return number("delta", setting.delta, above=0, most=1) / count("n", setting.n)
+    setting = checked(setting)
+    return setting.delta / setting.n
 
 
 def _terms(setting, beta, k):
     """beta, |mu|, rho, Tr, and the sizes S and Q of a product with a signal and of one of noises on a good run."""
-    s, log = setting, log_factor(setting.n, setting.T, setting.delta)
-    Q, S = k.c1 * math.sqrt(s.trace) * log, k.c2 * s.norm * math.sqrt(log)
-    return arrays(beta=(beta, "N")), s.norm, s.weak_scale, float(s.trace), S, Q
+    setting = checked(setting)
+    Q, S = k.c1 * math.sqrt(setting.trace) * setting.log, k.c2 * setting.norm * math.sqrt(setting.log)
+    return arrays(beta=(beta, "N")), setting.norm, setting.weak_scale, setting.trace, S, Q

@@ -1,11 +1,13 @@
 r"""Section 5 and Appendix I: the arrays behind Figures 1 to 6.
 
-The paper's setting throughout: draw_experiment, T = 8, weak_scale 0.2, alpha = 1e-4, |nu| = 1/|mu|, W = I,
-ceil(eta n) flipped labels. Training runs in Gram form (gram.py); a test sample is drawn as its logits
-and scores (fresh.py). Both are exact: no step is skipped and no cell interpolated.
+    train, test, results = figure_1(seed, betas)         the tokens that one p selects
+    run = figure_3(seed, setting)                        attention along a training run; Figure 2, too
+    row = grid_row(seed, setting, norms, steps, ...)     a row of Figures 4, 5 and 6: all norms at one d
+
+Throughout draw_experiment, |nu| = 1/|mu|, W = I. Training runs in Gram form (runs/gram.py); a test sample is drawn as
+its logits and scores (runs/fresh.py). Both are exact: no step is skipped and no cell interpolated.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,15 +17,17 @@ from refimpl.attention.data import RELEVANT, Sample, draw_experiment, experiment
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import fresh
 from refimpl.attention.runs.gram import descend, gram
+from refimpl.attention.setting import Setting
 from refimpl.calculus.losses import logistic
-from refimpl.checks import arrays, count, labels, number
-from refimpl.sweep import complete, sweep
-
-T, WEAK_SCALE, ALPHA, NOISE_RATE = 8, 0.2, 1e-4, 0.2
+from refimpl.checks import arrays, count, labels
 
 
 class Run(NamedTuple):
-    """One training run: recorded times (K,), weights s (K, n, T); the last rho (n, T) and margins Y f (n,); accuracies.
+    r"""One training run, K moments of it.
+
+    sample : the training Sample.  times : (K,), steps.  s : (K, n, T), attention weights.
+    rho, margins : (n, T), the last $\rho_{i,t}$ of runs.gram, and (n,), the last $Y_i f_i$.
+    train_accuracy, test_accuracy : at the end.
 
     States: attention Figure 3
     """
@@ -37,39 +41,13 @@ class Run(NamedTuple):
     test_accuracy: float
 
 
-def flips(n, noise_rate=NOISE_RATE):
-    r"""Section 5. $\lceil \eta n \rceil$, the number of flipped labels; eta n up to rounding first.
-
-    States: attention Definition 3.1
-    """
-    return math.ceil(round(number("noise_rate", noise_rate, 0, 1) * count("n", n), 9))
-
-
-def wanted_token(Y, Y_star):
-    r"""Theorem 4.1. The token that a sample should pick: 0 (in R) where clean, 2 (in $W_{-Y^*} = W_Y$) where noisy.
-
-    Y, Y_star : (n,).  Returns (n,) integers.
-
-    States: attention Figure 1
-    """
-    Y, Y_star = arrays(Y=(labels("Y", Y), "n"), Y_star=(labels("Y_star", Y_star), "n"))
-    return np.where(Y == Y_star, 0, 2)
-
-
-def selected(sample, p):
-    """Figure 1. The token of the largest weight in each sample.
-
-    sample : a Sample of draw_experiment.  p : (d,), W = I.  Returns (n, d).
-
-    States: attention Figure 1
-    """
-    z = sample.X @ arrays(p=(p, "d"))
-    return np.take_along_axis(sample.X, z.argmax(axis=-1)[:, None, None], axis=1)[:, 0]
-
-
-def figure_1(seed, betas, n=100, d=10_000, norm=20.0, clean_noise=True):
+def figure_1(seed, betas, setting=Setting(n=100, d=10_000), clean_noise=True):
     r"""Figure 1. $p = \mu_{+1} + \mu_{-1} + \beta \sum_j \epsilon^{(j)}$ of the wanted token, for each beta.
 
+    A sample wants the token that carries its label: the first (in R) where clean, the third (in $W_{-Y^*} = W_Y$) where
+    noisy.
+
+    seed : an integer >= 0.  betas : numbers.  setting : a Setting, as in draw_experiment; the published figure's.
     clean_noise : the sum runs over all training samples, as the published figure has it; over the noisy ones
     alone, as in Theorem 4.1, where False.
     Returns train, test (Samples) and, for each beta, {split: (points (n, 2), accuracy)}: the selected tokens'
@@ -77,34 +55,39 @@ def figure_1(seed, betas, n=100, d=10_000, norm=20.0, clean_noise=True):
 
     States: attention Figure 1
     """
-    rngs, mu = streams(seed), signals(norm, d)
-    train, test = (draw_experiment(rng, n, norm, d, k) for rng, k in zip(rngs, (flips(n), 0)))
-    noise = train.noise[np.arange(n), wanted_token(train.Y, train.Y_star)]
+    rngs, mu = streams(seed), signals(setting.norm, setting.d)
+    train, test = (draw_experiment(rng, setting, flips) for rng, flips in zip(rngs, (None, 0)))
+    noise = train.noise[np.arange(len(train.Y)), _wanted_token(train)]
     noise = noise if clean_noise else noise[train.Y != train.Y_star]
     results = []
     for beta in betas:
         p = mu.sum(axis=0) + beta * noise.sum(axis=0)
         by_split = {}
         for name, sample in (("train", train), ("test", test)):
-            points = selected(sample, p) @ (mu / norm).T
+            picked = (sample.X @ p).argmax(axis=-1)
+            points = sample.X[np.arange(len(picked)), picked] @ (mu / setting.norm).T
             by_split[name] = points, float(np.mean(sample.Y * (points[:, 0] - points[:, 1]) > 0))
         results.append(by_split)
     return train, test, results
 
 
-def figure_3(seed, d, norm, steps=10_000, every=50, n=20, test_samples=1000):
+def _wanted_token(sample):
+    """(n,) integers: 0 (in R) where a sample of draw_experiment is clean, 2 (in W_{-Y*} = W_Y) where noisy."""
+    return np.where(sample.Y == sample.Y_star, 0, 2)
+
+
+def figure_3(seed, setting=Setting(), steps=10_000, every=50, test_samples=1000):
     """Figures 2 and 3. One training run, its attention weights recorded every `every` steps, 0 and the last included.
 
-    d, norm : as in draw_experiment.  steps : >= 0.  every : >= 1.
+    seed : an integer >= 0.  setting : a Setting, as in draw_experiment.  steps : >= 0.  every : >= 1.
+    test_samples : fresh samples, >= 1.
     Returns a Run.  Accuracies: how often the output's sign is the observed label, the clean label on fresh samples.
 
     States: attention Figure 2; attention Figure 3
     """
     every = count("every", every)
-    rng, test_rng = streams((seed, d, round(1000 * norm)))
-    sample = draw_experiment(rng, n, norm, d, flips(n))
-    mu = signals(norm, d)
-    M, gamma = gram(sample.X, nu := linear_head(mu))
+    rng, test_rng = _streams(seed, setting)
+    sample, nu, mu, M, gamma = _start(rng, setting)
     times, weights = [], []
 
     def record(tau, rho, s):
@@ -112,53 +95,46 @@ def figure_3(seed, d, norm, steps=10_000, every=50, n=20, test_samples=1000):
             times.append(tau)
             weights.append(s)
 
-    rho = descend(M, gamma, sample.Y, ALPHA, steps, record=record)
+    rho = descend(M, gamma, sample.Y, setting.alpha, steps, record=record)
     margins = sample.Y * np.sum(weights[-1] * gamma, axis=-1)
-    _, test = fresh_loss(test_rng, sample.X, rho, M, gamma, nu, mu, test_samples)
+    law = fresh.law_from_gram(rho, M, gamma, sample.X @ mu.T, nu, mu)
+    _, test = fresh_loss(test_rng, setting, law, test_samples)
     return Run(sample, np.array(times), np.array(weights), rho, margins, float(np.mean(margins > 0)), test)
 
 
-def fresh_loss(rng, X, rho, M, gamma, nu, mu, samples):
+def fresh_loss(rng, setting, law, samples):
     r"""Figure 5. Mean logistic loss and accuracy on fresh samples without label noise.
 
-    rng : numpy Generator.  X : (n, T, d) training tokens, W = I.  The rest from gram and descend.  Returns two floats.
+    rng : numpy Generator.  setting : a Setting, for T and weak_scale.  law : (means, covariance) as in runs.fresh.law.
+    samples : how many.  Returns two floats.
 
     States: attention Figure 5
     """
-    Y_star = rng.choice([-1.0, 1.0], samples)
-    means, covariance = fresh.law_from_gram(rho, M, gamma, X @ mu.T, nu, mu)
-    _, _, f = fresh.draw(rng, Y_star, experiment_roles(Y_star, T), WEAK_SCALE, means, covariance)
+    Y_star = rng.choice([-1.0, 1.0], count("samples", samples))
+    _, _, f = fresh.draw(rng, Y_star, experiment_roles(Y_star, setting.T), setting.weak_scale, *law)
     return float(np.mean(logistic(Y_star * f))), float(np.mean(Y_star * f > 0))
 
 
-def grid(seed, dimensions, norms, steps, test_samples, jobs=1, progress=None):
-    """Figures 4, 5, 6. Every cell of dimensions x norms, on `jobs` workers.
+def grid_row(seed, setting, norms, steps, test_samples):
+    r"""Figures 4, 5, 6. All norms at the setting's d, trained together.
 
-    Returns {name: (len(dimensions), len(norms))}, the names of grid_row.  A cell is the same in any grid with its seed.
+    A cell is the same in any row with its seed, d and norm.
 
-    States: attention Figure 4; attention Figure 5; attention Figure 6
-    """
-    settings = [(seed, d, tuple(norms), steps, test_samples) for d in dimensions]
-    if not settings or not len(norms):
-        raise ValueError("dimensions, norms: must not be empty")
-    rows = complete(sweep(grid_row, settings, jobs, progress))
-    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
-
-
-def grid_row(seed, d, norms, steps, test_samples, n=20):
-    """Figures 4, 5, 6. All norms at one d, trained together. Returns {name: (len(norms),)}:
-
-    eq_9 (the smaller class), eq_10 (scaled), published_4, published_6, smaller_class (the least |C_c|), places (the
-    mean place of C_{-1} in the sample over that of C_{+1}), train_loss, test_loss, train_accuracy, test_accuracy,
-    all_clean, all_noisy (whether every C_c, every N_c has samples). NaN where a class has none.
+    seed : an integer >= 0.  setting : a Setting, as in draw_experiment; each of the norms takes the place of its own.
+    norms : (k,).  steps : >= 0.  test_samples : fresh samples, >= 1.
+    Returns {name: (k,)}: eq_9 (the smaller class), eq_10 (scaled), published_4, published_6, smaller_class (the least
+    $|C_c|$), places (the mean place of $C_{-1}$ in the sample over that of $C_{+1}$), train_loss, test_loss,
+    train_accuracy, test_accuracy, all_clean, all_noisy (whether every $C_c$, every $N_c$ has samples). NaN where a
+    class has none.
 
     States: attention Figure 4; attention Figure 5; attention Figure 6
     """
-    rngs = [streams((seed, d, round(1000 * norm))) for norm in norms]
-    samples = [draw_experiment(rng, n, norm, d, flips(n)) for (rng, _), norm in zip(rngs, norms)]
-    mus = [signals(norm, d) for norm in norms]
-    nus = [linear_head(mu) for mu in mus]
-    M, gamma = map(np.array, zip(*(gram(sample.X, nu) for sample, nu in zip(samples, nus))))
+    settings = [setting._replace(norm=norm) for norm in norms]
+    if not settings:
+        raise ValueError("norms: must not be empty")
+    rngs, test_rngs = zip(*(_streams(seed, cell) for cell in settings))
+    samples, nus, mus, M, gamma = zip(*map(_start, rngs, settings))
+    M, gamma = np.array(M), np.array(gamma)
     Y, Y_star, roles = (np.array([getattr(sample, part) for sample in samples]) for part in ("Y", "Y_star", "roles"))
     relevant, totals = roles == RELEVANT, uncertainty.start(gamma)
 
@@ -167,12 +143,12 @@ def grid_row(seed, d, norms, steps, test_samples, n=20):
         totals, last = uncertainty.add(totals, s, relevant), s
 
     last = None
-    rho = descend(M, gamma, Y, ALPHA, steps, record=record)
+    rho = descend(M, gamma, Y, setting.alpha, steps, record=record)
     margins = Y * np.sum(last * gamma, axis=-1)
-    tested = [
-        fresh_loss(rng, sample.X, *parts, test_samples)
-        for (_, rng), sample, *parts in zip(rngs, samples, rho, M, gamma, nus, mus)
-    ]
+    tested = []
+    for rng, cell, sample, nu, mu, *parts in zip(test_rngs, settings, samples, nus, mus, rho, M, gamma):
+        law = fresh.law_from_gram(*parts, sample.X @ mu.T, nu, mu)
+        tested.append(fresh_loss(rng, cell, law, test_samples))
     clean, noisy = uncertainty.has_all_classes(Y, Y_star)
     left, right = uncertainty.eq_9(totals, Y, Y_star)
     above, below = uncertainty.eq_10(totals, Y, Y_star, scaled=True)
@@ -180,7 +156,7 @@ def grid_row(seed, d, norms, steps, test_samples, n=20):
     smaller_class, places = np.array([_class_facts(*pair) for pair in zip(Y, Y_star)]).T
     return {
         "eq_9": np.where(clean, left.min(axis=-1) / right, np.nan),
-        "eq_10": np.divide(above, below, out=np.full(len(norms), np.nan), where=clean),
+        "eq_10": np.divide(above, below, out=np.full(len(settings), np.nan), where=clean),
         "published_4": np.where(clean, published_4, np.nan),
         "published_6": np.where(clean, published_6, np.nan),
         "smaller_class": np.where(clean, smaller_class, np.nan),
@@ -192,6 +168,18 @@ def grid_row(seed, d, norms, steps, test_samples, n=20):
         "all_clean": clean,
         "all_noisy": noisy,
     }
+
+
+def _streams(seed, setting):
+    """The generators of a run and of its test samples: of their own for every seed, d and norm."""
+    return streams((seed, setting.d, round(1000 * setting.norm)))
+
+
+def _start(rng, setting):
+    """A training sample, the head, the signals, the Gram matrix and the scores."""
+    sample, mu = draw_experiment(rng, setting), signals(setting.norm, setting.d)
+    nu = linear_head(mu)
+    return sample, nu, mu, *gram(sample.X, nu)
 
 
 def published(totals, s, Y, Y_star):

@@ -1,68 +1,56 @@
 r"""Lemmas A.5, E.1, E.2, Eq. 12 and the two cases of Theorem 4.2 (E.2.3, E.2.4): what a trained p does on fresh data.
 
-low, high   = signal_bounds(totals, ...)           Eqs. 206, 207: lambda_c from what training left undecided
-parts       = benign_conditions(lam, rho, ...)     Eqs. 226-228 and 238
-log_error   = uniform_error(norm, ...)             Eq. 12's left side at p = 0, in closed form
+low, high = signal_bounds(totals, ...)             Eqs. 206, 207: lambda_c from what training left undecided
+parts     = benign_conditions(lam, rho, setting)   Eqs. 226-228 and 238
+log_error = uniform_error(setting)                 Eq. 12's left side at p = 0, in closed form
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from refimpl.attention.data import RELEVANT
+from refimpl.attention.setting import checked
 from refimpl.attention.uncertainty import CLASSES
 from refimpl.checks import arrays, count, labels, number
 
 
-class Spread(NamedTuple):
-    """Where things lie: a, e from updates.score_scale; least, most : of |l'_i|, 1/(1 + e^c) and 1/(1 + e^-c).
+def slope_range(scale):
+    r"""Lemma D.2. The range of $|\ell'_i|$ at every step, $1/(1 + e^{\pm c})$ with $c = a + e \ge \max |\gamma|$.
+
+    scale : a scores.ScoreScale.  Returns (least, most).
 
     States: attention Lemma E.1
     """
-
-    a: float
-    e: float
-    least: float
-    most: float
+    c = number("a", scale.a, above=0) + number("e", scale.e, least=0)
+    return 1 / (1 + np.exp(c)), 1 / (1 + np.exp(-c))
 
 
-def spread(a, e):
-    r"""Lemma D.2. The range of $|\ell'_i|$ at every step: $1/(1 + e^{\pm c})$ with $c = a + e \ge \max |\gamma|$.
-
-    a, e : from updates.score_scale.  Returns a Spread.
-
-    States: attention Lemma E.1
-    """
-    c = number("a", a, above=0) + number("e", e, least=0)
-    return Spread(a, e, 1 / (1 + np.exp(c)), 1 / (1 + np.exp(-c)))
-
-
-def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
+def signal_bounds(totals, Y, Y_star, roles, weak_scale, scale, step):
     r"""Eqs. 206, 207 with their constants. $\lambda_c$ after steps whose sums are `totals`, as an interval.
 
-    Eq. 129 added up, each term at its worst: with $A_c = \sum_{C_c}\mathfrak S$, $B_c = \sum_{N_{-c}} \mathfrak S$
-    (sums over the steps $\tau' < \tau$ made), $Q_c$ = the sum of $s_u (1 - s_u)$ over $W_c$ in the named samples, and
-    $l \le |\ell'| \le h$,
+    Eq. 129 is added up over the steps $\tau' < \tau$ made, each term at its worst. Write
+    $A_c = \sum_{C_c}\mathfrak S$ and $B_c = \sum_{N_{-c}} \mathfrak S$; $Q_c$ for the sum of $s_u (1 - s_u)$ over
+    $W_c$, in the named samples or in all; $E = 2 e h (\sum_{Y^* = c} \sum_R s_t (1 - s_t) + \rho Q_c)$; and
+    $l \le |\ell'| \le h$. In units of `step`,
 
-        lam_c >= scale a [l (1 - 2 rho) A_c - h (1 + rho) B_c - h rho A_{-c} - 2 h rho^2 Q_c(C_{-c}, N_{-c})] - E
-        lam_c <= scale a [h (1 + rho) A_c - l (1 - 2 rho) B_c + h rho B_{-c} + 2 h rho^2 Q_c(C_c, N_c)] + E,
+    $\lambda_c \ge a [l (1 - 2\rho) A_c - h (1 + \rho) B_c - h \rho A_{-c} - 2 h \rho^2 Q_c(C_{-c}, N_{-c})] - E$,
 
-    E the 2e terms. $|V' - 2V|\, S_R \le 2 \mathfrak S$,
-    $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
-    Under Eqs. 9-11 and for small rho the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the
+    $\lambda_c \le a [h (1 + \rho) A_c - l (1 - 2\rho) B_c + h \rho B_{-c} + 2 h \rho^2 Q_c(C_c, N_c)] + E$.
+
+    They use $|V' - 2V|\, S_R \le 2 \mathfrak S$ and $q \le 2 \rho^2 V (1 - V) \le 2 \rho^2 \sum_{W_c} s_u (1 - s_u)$.
+    Under Eqs. 9-11 and for small $\rho$ the first term dominates (Eq. 206); under Eq. 13 the second (Eq. 207), if the
     noisy sums of the two classes are balanced as well.
 
     totals : uncertainty.Totals, (n,) and (n, T).  roles : (n, T).  Y, Y_star : (n,).  weak_scale : rho <= 1/2.
-    spread : a Spread.  scale : alpha / n for sums over steps; 1/V for flow's integrals.
+    scale : a scores.ScoreScale.  step : $\alpha / n$ for sums over steps; 1/V for the integrals of runs.flow.
     Returns low, high : (2,), classes +1, -1.
 
     States: attention Lemma E.1; attention Eqs. 206-207
     """
     undecided, variance = arrays(undecided=(totals.uncertainty, "n"), variance=(totals.variance, "nT"))
     Y, Y_star, roles = arrays(Y=(labels("Y", Y), "n"), Y_star=(labels("Y_star", Y_star), "n"), roles=(roles, "nT"))
-    a, e, l, h = spread
+    (a, e), (l, h) = scale, slope_range(scale)
     rho, clean, own_R = number("weak_scale", weak_scale, 0, 0.5), Y == Y_star, variance * (roles == RELEVANT)
     low, high = np.zeros(2), np.zeros(2)
     for j, c in enumerate(CLASSES):
@@ -75,7 +63,7 @@ def signal_bounds(totals, Y, Y_star, roles, weak_scale, spread, scale):
         towards = h * rho * (B_other + 2 * rho * np.sum(Q[~down]))
         low[j] = a * (l * (1 - 2 * rho) * A - h * (1 + rho) * B - against) - E
         high[j] = a * (h * (1 + rho) * A - l * (1 - 2 * rho) * B + towards) + E
-    return number("scale", scale, above=0) * low, scale * high
+    return number("step", step, above=0) * low, step * high
 
 
 def norm_floor(s_top, x_norm, T):
@@ -96,23 +84,25 @@ def norm_floor(s_top, x_norm, T):
     return np.log((count("T", T, least=2) - 1) * s_top / (1 - s_top)) / (2 * x_norm)
 
 
-def benign_conditions(lam, rho, norm, trace, log):
+def benign_conditions(lam, rho, setting):
     r"""E.2.3. What the benign case rests on: {equation: slack}, left side over right side, constants left out.
 
-    Eq. 226: $\lambda_c \|\mu\|^2$ itself, to be large; Eq. 227: $\lambda_{\min}/\lambda_{\max}$, to be of order one;
-    Eq. 228: $\lambda_c$ over $\sum|\rho_{i,t}| \max\{\sqrt{\log}/\|\mu\|, \sqrt{\mathrm{Tr}\,\Sigma} \log/\|\mu\|^2\}$
-    (A.5: over $\sum|\rho_{i,t}|/\sqrt{Tn}$), the signal's part of a fresh logit over the noises'. The smaller
-    $\lambda_c$ counts.
+    Eq. 226: $\lambda_c \|\mu\|^2$ itself, to be large.
+    Eq. 227: $\lambda_{\min}/\lambda_{\max}$, to be of order one.
+    Eq. 228: $\lambda_c$ over $\sum|\rho_{i,t}| \max\{\sqrt{\log}/\|\mu\|, \sqrt{\mathrm{Tr}\,\Sigma} \log/\|\mu\|^2\}$,
+    the signal's part of a fresh logit over the noises', with $\log$ for $\log(Tn/\delta)$.
+    Lemma A.5: $\lambda_c$ over $\sum|\rho_{i,t}|/\sqrt{Tn}$.
+    The smaller $\lambda_c$ counts in each.
 
-    lam : (2,).  rho : (n, T).  norm, trace, log : |mu|, Tr Sigma, log(Tn/delta).  Returns a dict of floats.
+    lam : (2,).  rho : (n, T).  setting : a Setting.  Returns a dict of floats.
 
     States: attention Lemma A.5; attention Section E.2.3
     """
-    lam, rho = arrays(lam=(lam, "2"), rho=(rho, "nT"))
+    lam, rho, setting = *arrays(lam=(lam, "2"), rho=(rho, "nT")), checked(setting)
     total = np.sum(np.abs(rho))
-    noise = max(np.sqrt(log) / norm, np.sqrt(trace) * log / norm**2)
+    noise = max(np.sqrt(setting.log) / setting.norm, np.sqrt(setting.trace) * setting.log / setting.norm**2)
     return {
-        "Eq. 226": float(np.min(lam) * norm**2),
+        "Eq. 226": float(np.min(lam) * setting.norm**2),
         "Eq. 227": float(np.min(lam) / np.max(lam)),
         "Eq. 228": float(np.min(lam) / (total * noise)),
         "Lemma A.5": float(np.min(lam) * np.sqrt(rho.size) / total),
@@ -125,7 +115,7 @@ def norm_ceiling(lam, rho, norm, noise_norm):
     The triangle inequality in Lemma D.1. With Lemma A.5, at most of the order
     $\lambda_c (\|\mu\| + \sqrt{Tn\, \mathrm{Tr}\,\Sigma})$: since E.2 makes $\|p\|$ grow, $\lambda_c$ must.
 
-    lam : (2,).  rho : (n, T).  norm : |mu|.  noise_norm : the largest |epsilon|.  Returns a float.
+    lam : (2,).  rho : (n, T).  norm : $\|\mu\|$.  noise_norm : the largest $\|\epsilon\|$.  Returns a float.
 
     States: attention Section E.2.3
     """
@@ -133,50 +123,32 @@ def norm_ceiling(lam, rho, norm, noise_norm):
     return float(np.sum(np.abs(lam)) * norm + np.sum(np.abs(rho)) * noise_norm)
 
 
-def binomial_interval(wrong, size, confidence=0.99):
-    r"""Eq. 12. The Clopper-Pearson interval of a share of which `wrong` of `size` draws were seen.
-
-    Eq. 12 (rebuilt) asks that $\Pr_{P^*}[\mathrm{sign} f(X) \ne Y^*] \le \delta/n$ at all $\tau \ge T_0$.
-
-    wrong : 0 ... size.  confidence : in (0, 1).  Returns (low, high).
-
-    States: attention Eq. 12
-    """
-    wrong, size = count("wrong", wrong, least=0), count("size", size)
-    if wrong > size:
-        raise ValueError(f"wrong: {wrong} of {size}")
-    tail = (1 - number("confidence", confidence, 0, 1)) / 2
-    low = beta.ppf(tail, wrong, size - wrong + 1) if wrong > 0 else 0.0
-    high = beta.ppf(1 - tail, wrong + 1, size - wrong) if wrong < size else 1.0
-    return float(low), float(high)
-
-
-def uniform_error(norm, T, relevant, weak, weak_scale, sigma=1.0):
+def uniform_error(setting):
     r"""Theorem 4.2 at $\tau = 0$. The logarithm of Eq. 12's left side for p = 0, where attention is 1/T.
 
+    Eq. 12 (rebuilt) asks that $\Pr_{P^*}[\mathrm{sign} f(X) \ne Y^*] \le \delta/n$ at all $\tau \ge T_0$.
     $\Sigma = \sigma^2 I$. With k of the |W| weak tokens in $W_{Y^*}$,
     $Y^* f \sim N(\frac aT (|R| + \rho (2k - |W|)), \sigma^2 \|\nu\|^2 / T)$, and $a/\|\nu\| = \|\mu\|/\sqrt2$: the
     error is about $\Phi(-\|\mu\| |R| / \sqrt{2T})$, whatever the size of the head.
     So p = 0 meets Eq. 12 as soon as $\|\mu\|^2 \gtrsim T \log(n/\delta) / |R|^2$, far below (A'2).
 
-    norm : |mu|.  T, relevant, weak : tokens, |R|, |W| >= 2.  weak_scale : rho.  sigma : > 0.  Returns a float.
+    setting : a Setting, its Sigma one number.  Returns a float.
 
     States: attention Eq. 12
     """
-    if count("relevant", relevant) + count("weak", weak, least=2) > count("T", T):
-        raise ValueError(f"T: {relevant} + {weak} tokens do not fit into {T}")
-    k = np.arange(1, weak)
-    log_share = binom.logpmf(k, weak, 0.5)
-    mean = number("norm", norm, above=0) * (relevant + weak_scale * (2 * k - weak)) / np.sqrt(2 * T)
-    return float(logsumexp(log_share - logsumexp(log_share) + log_ndtr(-mean / number("sigma", sigma, above=0))))
+    setting, sigma = checked(setting), np.sqrt(setting.variance)
+    k = np.arange(1, setting.weak)
+    log_share = binom.logpmf(k, setting.weak, 0.5)
+    mean = setting.norm * (setting.relevant + setting.weak_scale * (2 * k - setting.weak)) / np.sqrt(2 * setting.T)
+    return float(logsumexp(log_share - logsumexp(log_share) + log_ndtr(-mean / sigma)))
 
 
 def picked_error(norm, sigma=1.0):
-    r"""Theorem 4.2 as $\tau \to \infty$. The logarithm of $\Phi(-\|\mu\|/\sqrt2\sigma)$.
+    r"""Theorem 4.2 as $\tau \to \infty$. The logarithm of $\Phi(-\|\mu\| / (\sqrt2\, \sigma))$.
 
     The error with attention on one relevant token: what the benign case tends to, where |R| = 1.
 
-    norm : |mu|.  sigma : > 0.  Returns a float.
+    norm : $\|\mu\|$.  sigma : > 0.  Returns a float.
 
     States: attention Eq. 12
     """
@@ -198,7 +170,7 @@ def event_shares(D, Y_star, b):
     r"""E.2.4. The shares of $E_{+1}, E_{-1}, E_=$ among fresh samples with $Y^* = +1$ and with $Y^* = -1$.
 
     D : (n,) from weak_difference.  Y_star : (n,).  b : > 0, of order $\sqrt{\log(Tn/\delta)} / (\rho \|\mu\|)$.
-    Returns (2, 3), rows Y* = +1, -1.
+    Returns (2, 3), rows $Y^* = +1, -1$.
 
     States: attention Section E.2.4
     """

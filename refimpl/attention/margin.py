@@ -1,17 +1,16 @@
 r"""Sections 4.3 and H: the token-separation problem, and where descent goes instead.
 
-    min |p|  subject to  (x_{t*_i} - x_t)^T W^T p >= 1  for all i and all t != t*_i
+$\min \|p\|$ subject to $(x_{t^*_i} - x_t)^\top W^\top p \ge 1$ for all i and all $t \ne t^*_i$.
 
     found = separate(X, picked)             the max-margin p, or found.p = None where none exists
     gaps  = kkt(found, X, picked)           its optimality conditions, each a relative violation
-    path  = flow_in_q(X, Y, gamma, logs)    p at gradient-flow times e^logs
-    angle(p, found.p)                       of order mismatch(found, ...) / log tau
+    angle(p, found.p)                       of order mismatch(found, ...) / log tau, p from runs.flow.flow_in_q
 
-Once t* has nearly all attention, the risk is a sum of exponentials of the margins, each weighted by
-|l'_i| Y_i (gamma_{t*} - gamma_t) / n. The weights shift each margin by a logarithm, so at time tau the
-directions differ by an angle of order 1 / log tau: for unequal scores, and for equal ones where the
+Once $t^*$ has nearly all attention, the risk is a sum of exponentials of the margins, each weighted by
+$|\ell'_i| Y_i (\gamma_{t^*} - \gamma_t) / n$. The weights shift each margin by a logarithm, so at time $\tau$ the
+directions differ by an angle of order $1 / \log\tau$: for unequal scores, and for equal ones where the
 multipliers are unequal.
-In the limit they agree while each support token scores less than t*; where one scores more, they never do.
+In the limit they agree while each support token scores less than $t^*$; where one scores more, they never do.
 """
 
 from typing import NamedTuple
@@ -19,19 +18,19 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import nnls
 
-from refimpl.attention.runs.flow import flow
 from refimpl.calculus.losses import logistic_derivative
-from refimpl.checks import arrays, count, labels, matrix, number
+from refimpl.checks import arrays, count, labels, matrix
 
 RESOLVED = 1e-7  # of the longest token difference: a hull nearer to zero than this is taken to touch it
 
 
 class Separation(NamedTuple):
-    """What separate returns.
+    r"""What separate returns.
 
-    p : (d,), or None where no p separates; least : its smallest margin, 1 up to rounding, or None
-    multipliers : (n, T), 0 at the picked tokens, p is the sum of them times W (x_{t*} - x_t); or None
-    hull : the distance from 0 to the convex hull of the differences, over the longest of them; 1 / |p| in these units
+    p : (d,), or None where no p separates.  least : its smallest margin, 1 up to rounding, or None.
+    multipliers : (n, T), 0 at the picked tokens; p is the sum of them times $W (x_{t^*} - x_t)$; or None.
+    hull : the distance from 0 to the convex hull of the differences, over the longest of them: $1 / \|p\|$ in these
+    units.
 
     States: attention Section H
     """
@@ -42,22 +41,6 @@ class Separation(NamedTuple):
     hull: float
 
 
-def differences(X, picked, W=None):
-    r"""Section H. The rows $W(x_{t^*_i} - x_t)$, whose products with p are the margins; zero at $t = t^*_i$.
-
-    X : (n, T, d), T >= 2.  picked : (n,) the indices $t^*_i$.  W : (d, d), the identity where None.
-    Returns (n, T, d).  Raises ValueError for other shapes or an index outside 0 ... T - 1.
-
-    States: attention Section H
-    """
-    X, picked = arrays(X=(X, "nTd"), picked=(picked, "n"))
-    T = count("T", X.shape[1], least=2)
-    if not np.all((picked == np.floor(picked)) & (0 <= picked) & (picked < T)):
-        raise ValueError(f"picked: must be integers in 0 ... {T - 1}")
-    A = np.take_along_axis(X, picked.astype(int)[:, None, None], axis=1) - X
-    return A if W is None else A @ matrix(W, x=X[0, 0]).T
-
-
 def separate(X, picked, W=None):
     r"""Section H. The p of least norm with every margin at least 1: a least-distance problem.
 
@@ -66,12 +49,13 @@ def separate(X, picked, W=None):
     With none, $\sum_k u_k a_k = 0$: a combination that proves that no p exists (Gordan). Solved in the span
     of the differences, in units of the longest, and the tight margins then once more by least squares.
 
-    X, picked, W as in differences.  Returns a Separation, its least margin checked to be at least 1 - 1e-6; without a p
-    where none exists up to 1e-7 of the longest difference.  Raises FloatingPointError where neither holds.
+    X : (n, T, d), T >= 2.  picked : (n,) the indices $t^*_i$.  W : (d, d), the identity where None.
+    Returns a Separation, its least margin checked to be at least 1 - 1e-6; without a p where none exists up to 1e-7 of
+    the longest difference.  Raises FloatingPointError where neither holds, ValueError for other shapes or indices.
 
     States: attention Section H
     """
-    A = differences(X, picked, W)
+    A = _differences(X, picked, W)
     free = np.arange(A.shape[1]) != np.asarray(picked)[:, None]
     rows = A[free]
     longest = np.max(np.linalg.norm(rows, axis=1))
@@ -95,18 +79,18 @@ def separate(X, picked, W=None):
 def kkt(found, X, picked, W=None):
     r"""Section H. How far p and its multipliers are from optimal; for this convex problem all zero proves optimality.
 
-    stationary    $\|p - \sum m_{i,t} W(x_{t^*_i} - x_t)\| / \|p\|$
-    primal        $\max(0, 1 - \min$ margin$)$
-    dual          $\max(0, -\min m) / \max |m|$
-    complementary $\max |m_{i,t} (\text{margin} - 1)| / \max |m|$
+    Stationary: $\|p - \sum m_{i,t} W(x_{t^*_i} - x_t)\| / \|p\|$.
+    Primal: $\max(0, 1 - \min_{i,t} (x_{t^*_i} - x_t)^\top W^\top p)$.
+    Dual: $\max(0, -\min m) / \max |m|$.
+    Complementary: $\max_{i,t} |m_{i,t} ((x_{t^*_i} - x_t)^\top W^\top p - 1)| / \max |m|$.
 
-    found : a Separation with a p.  X, picked, W as in differences.  Returns {condition: violation}.
+    found : a Separation with a p.  X, picked, W : as in separate.  Returns {condition: violation}.
 
     States: attention Section H
     """
     if found.p is None:
         raise ValueError("found: not separable, there is no p to check")
-    A, m = differences(X, picked, W), found.multipliers
+    A, m = _differences(X, picked, W), found.multipliers
     free = np.arange(A.shape[1]) != np.asarray(picked)[:, None]
     excess, most = (A @ found.p - 1)[free], np.max(np.abs(m))
     return {
@@ -115,27 +99,6 @@ def kkt(found, X, picked, W=None):
         "dual": float(max(0.0, -m.min()) / most),
         "complementary": float(np.max(np.abs(m[free] * excess)) / most),
     }
-
-
-def flow_in_q(X, Y, gamma, logs, q=None):
-    r"""Section 4.3. Gradient flow in $q = W^\top p$, in log time $u = \log\tau$: $dq/du = -e^u \nabla\hat L(q)$.
-
-    The scores are an argument, so that they can be set apart from the tokens. It is flow.flow, to 1e-9, whose
-    clock is $u + \log(V/n)$, V the largest $\|x\|^2$: from q, $q + \sum \rho_{i,t} x_t^{(i)}$.
-
-    X : (n, T, d).  Y : (n,).  gamma : (n, T).  logs : (k,) the u, increasing.  q : (d,) to start from, 0 where None.
-    Returns (k, d).  Raises ValueError where the axes do not agree, FloatingPointError where the integrator stops.
-
-    States: attention Section 4.3 (max-margin obstacles)
-    """
-    X, Y, gamma, logs = arrays(X=(X, "nTd"), Y=(Y, "n"), gamma=(gamma, "nT"), logs=(logs, "k"))
-    if np.any(np.diff(logs) <= 0):
-        raise ValueError("logs: must increase")
-    q = np.zeros(X.shape[-1]) if q is None else arrays(q=(q, "d"), X=(X, "nTd"))[0]
-    tokens = X.reshape(-1, X.shape[-1])
-    M = tokens @ tokens.T
-    clock = np.log(number("X: the largest |x|^2", np.max(np.diag(M)), above=0) / len(Y))
-    return q + np.tensordot(flow(M, gamma, Y, logs + clock, rtol=1e-9, z=X @ q).rho, X, axes=2)
 
 
 def angle(p, q):
@@ -173,7 +136,7 @@ def mismatch(found, X, Y, gamma, picked):
     if found.p is None:
         raise ValueError("found: not separable, there is no direction to compare with")
     X, Y, gamma, m = arrays(X=(X, "nTd"), Y=(Y, "n"), gamma=(gamma, "nT"), m=(found.multipliers, "nT"))
-    A, scores = differences(X, picked), labels("Y", Y)[:, None] * gamma
+    A, scores = _differences(X, picked), labels("Y", Y)[:, None] * gamma
     support = np.abs(A @ found.p - 1) < 1e-9
     best = np.take_along_axis(scores, np.asarray(picked, int)[:, None], axis=1)
     w = -logistic_derivative(best) * (best - scores)
@@ -186,3 +149,13 @@ def mismatch(found, X, Y, gamma, picked):
         raise ValueError("found: the support differences are dependent")
     r -= (r @ found.p) / (found.p @ found.p) * found.p
     return float(np.linalg.norm(r) / np.linalg.norm(found.p))
+
+
+def _differences(X, picked, W=None):
+    r"""Section H. (n, T, d): $W(x_{t^*_i} - x_t)$, whose products with p are the margins; zero at $t = t^*_i$."""
+    X, picked = arrays(X=(X, "nTd"), picked=(picked, "n"))
+    T = count("T", X.shape[1], least=2)
+    if not np.all((picked == np.floor(picked)) & (0 <= picked) & (picked < T)):
+        raise ValueError(f"picked: must be integers in 0 ... {T - 1}")
+    A = np.take_along_axis(X, picked.astype(int)[:, None, None], axis=1) - X
+    return A if W is None else A @ matrix(W, x=X[0, 0]).T

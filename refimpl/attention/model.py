@@ -1,10 +1,14 @@
 r"""Sections 3.2 and A.1: one softmax-attention layer, its risk, and the gradients by hand.
 
 Self-attention (Eq. 1) with a prompt token p in front; its output at p's place is the model (Eq. 2)
+$f(X) = \nu^\top X^\top S(X W^\top p) = \sum_t s_t \gamma_t$.
 
-    f(X) = nu^T X^T S(X W^T p) = sum_t s_t gamma_t.
+    s     = attention(X, p, W)                S(X W^T p)
+    f     = output(X, p, nu, W)               Eq. 2
+    L     = loss(X, Y, p, nu, W)              Eq. 3
+    dL_dp = loss_gradient_p(X, Y, p, nu, W)   Eq. 18; loss_gradient_W and loss_gradient_nu beside it
 
-W enters only through q = W^T p. Where W is None it is the identity, and no d x d array is made.
+W enters only through $q = W^\top p$. Where W is None it is the identity, and no (d, d) array is made.
 """
 
 import numpy as np
@@ -33,7 +37,7 @@ def prompted_attention(X, p, W_Q, W_K, W_V):
 
     There $W = W_Q W_K^\top$.
 
-    X : (T, d).  p : (d,).  Weights as in self_attention.  Returns (T + 1, m).
+    X : (T, d).  p : (d,).  W_Q, W_K, W_V : as in self_attention.  Returns (T + 1, m).
 
     States: attention Eq. 1; attention Eq. 2
     """
@@ -155,7 +159,7 @@ def query_gradient(X, Y, q, gamma):
 def assumption_b(W, tolerance=1e-9):
     r"""Assumption B. $W W^\top = W^\top W = I$, up to rounding: slack = tolerance over the largest deviation.
 
-    W : (d, d).  Returns {condition: slack}, >= 1 where it holds.
+    W : (d, d).  tolerance : of rounding, > 0.  Returns {condition: slack}, >= 1 where it holds.
 
     States: attention Assumption B
     """
@@ -168,7 +172,7 @@ def assumption_b(W, tolerance=1e-9):
 def random_orthogonal(rng, d):
     r"""Assumption B. A uniformly random orthogonal W: Q of a Gaussian matrix's QR, the signs of R's diagonal put right.
 
-    rng : numpy Generator.  Returns (d, d).  Raises ValueError where that exceeds 1 GiB.
+    rng : numpy Generator.  d : >= 1.  Returns (d, d).  Raises ValueError where that exceeds 1 GiB.
 
     States: attention Assumption B
     """

@@ -5,7 +5,7 @@ r"""Section F: K classes. A head row for each class, and the cross-entropy of th
     lam, rho = recursion(sample, mu, nu, ...)     p = sum_c lam_c W mu_c + sum_{i,t} rho_{i,t} W epsilon_t
     result   = overfit(seed)                      a run that overfits benignly, K = 3
 
-Classes are 0 ... K - 1. K = 2 is the binary model with nu = nu_0 - nu_1, class 0 for +1 and class 1 for -1.
+Classes are 0 ... K - 1. K = 2 is the binary model with $\nu = \nu_0 - \nu_1$, class 0 for +1 and class 1 for -1.
 """
 
 from math import comb
@@ -15,6 +15,7 @@ import numpy as np
 from refimpl.attention.data import Sample, streams
 from refimpl.attention.head import simplex_head
 from refimpl.attention.model import attention
+from refimpl.attention.setting import Setting, checked
 from refimpl.calculus.losses import cross_entropy, cross_entropy_gradient
 from refimpl.calculus.softmax import softmax, softmax_jvp
 from refimpl.checks import arrays, count, diagonal, matrix, number
@@ -22,45 +23,30 @@ from refimpl.checks import arrays, count, diagonal, matrix, number
 RELEVANT, IRRELEVANT = -1, -2  # roles; a weakly relevant token has its class w_u, 0 ... K - 1, as role
 
 
-def draw(rng, n, mu, T, relevant, weak, weak_scale, noise_rate, Sigma=1.0):
+def draw(rng, setting, mu):
     r"""Section F. n samples of Definition 3.1 with K classes.
 
     $x_t = \mu_{Y^*} + \epsilon_t$ on R, $x_u = \rho\mu_{w_u} + \epsilon_u$ on W, $x_v = \epsilon_v$ on I;
     the classes $w_u$ uniform given that each occurs; with probability $\eta$ the label is another one, uniformly.
 
-    rng : numpy Generator.  mu : (K, d), K >= 2.  relevant >= 1 and weak >= K tokens, together at most T.
-    weak_scale : rho >= 0.  noise_rate : eta in [0, 1].  Sigma : its diagonal, (d,) or one number, >= 0.
-    Returns a data.Sample whose Y, Y_star (n,) are classes and whose roles are this module's.
+    rng : numpy Generator.  setting : a Setting, $|W| \ge K$.
+    mu : (K, d), K >= 2, signals that take the place of the setting's norm and d.
+    Returns a data.Sample whose Y, Y_star (n,) are classes and whose roles are this module's.  Raises ValueError.
 
     States: attention Section F
     """
-    mu, n, (K, d) = arrays(mu=(mu, "Kd")), count("n", n), np.shape(mu)
-    relevant, weak = count("relevant", relevant), count("weak", weak, least=max(2, K))
-    T, Sigma = count("T", T, least=relevant + weak), diagonal("Sigma", Sigma, d)
+    mu, (K, d) = arrays(mu=(mu, "Kd")), np.shape(mu)
     if K < 2:
         raise ValueError(f"mu: needs at least two classes, got shape {mu.shape}")
-    Y_star = rng.integers(K, size=n)
-    moved = rng.random(n) < number("noise_rate", noise_rate, 0, 1)
-    Y = (Y_star + moved * rng.integers(1, K, size=n)) % K
-    roles = np.full((n, T), IRRELEVANT)
-    roles[:, :relevant] = RELEVANT
-    roles[:, relevant : relevant + weak] = [_every_class(rng, weak, K) for _ in range(n)]
-    noise = np.sqrt(Sigma) * rng.standard_normal((n, T, d))
-    carried = signal_of(Y_star, roles, number("weak_scale", weak_scale, least=0), K)
-    return Sample(carried @ mu + noise, Y, Y_star, noise, roles)
-
-
-def signal_of(Y_star, roles, weak_scale, K):
-    r"""Section F. How much of each signal a token carries: 1 of $\mu_{Y^*}$ on R, $\rho$ of $\mu_c$ on $W_c$.
-
-    Y_star : (n,), classes.  roles : (n, T).  Returns (n, T, K).  Raises ValueError where the axes do not agree.
-
-    States: attention Section F
-    """
-    Y_star, roles = arrays(Y_star=(Y_star, "n"), roles=(roles, "nT"))
-    classes = np.arange(count("K", K, least=2))
-    own = Y_star[:, None, None] == classes
-    return (roles == RELEVANT)[..., None] * own + weak_scale * (roles[..., None] == classes)
+    setting, weak = checked(setting._replace(d=d)), count("weak", setting.weak, least=K)
+    Y_star = rng.integers(K, size=setting.n)
+    moved = rng.random(setting.n) < setting.noise_rate
+    Y = (Y_star + moved * rng.integers(1, K, size=setting.n)) % K
+    roles = np.full((setting.n, setting.T), IRRELEVANT)
+    roles[:, : setting.relevant] = RELEVANT
+    roles[:, setting.relevant : setting.relevant + weak] = [_every_class(rng, weak, K) for _ in range(setting.n)]
+    noise = np.sqrt(diagonal("Sigma", setting.Sigma, d)) * rng.standard_normal((setting.n, setting.T, d))
+    return Sample(_signal_of(Y_star, roles, setting.weak_scale, K) @ mu + noise, Y, Y_star, noise, roles)
 
 
 def outputs(X, p, nu, W=None):
@@ -136,14 +122,15 @@ def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
     $\Delta\rho_{i,t} = \frac\alpha n \sum_k (1\{Y_i = k\} - P_k) s_t (\gamma_{t,k} - F_k)$; each row sums to zero.
     $\Delta\lambda_c = \sum_{i: Y^*_i = c} \sum_R \Delta\rho_{i,t} + \rho \sum_i \sum_{W_c} \Delta\rho_{i,u}$.
 
-    sample : from draw.  mu, nu : (K, d).  alpha : > 0.  record : called as record(tau, lam, rho), tau = 0 ... steps.
+    sample : from draw.  mu, nu : (K, d).  weak_scale : rho, as it was drawn with.  alpha : > 0.  steps : >= 0.
+    record : called as record(tau, lam, rho), tau = 0 ... steps.
     Returns lam : (K,), rho : (n, T): $p = \sum_c \lambda_c W\mu_c + \sum \rho_{i,t} W\epsilon_t$ for any orthogonal W.
 
     States: attention Section F
     """
     X, noise, mu, nu = arrays(X=(sample.X, "nTd"), noise=(sample.noise, "nTd"), mu=(mu, "Kd"), nu=(nu, "Kd"))
     gamma, x_mu, x_noise = X @ nu.T, X @ mu.T, np.tensordot(X, noise, axes=(2, 2))
-    carried, alpha = signal_of(sample.Y_star, sample.roles, weak_scale, len(mu)), number("alpha", alpha, above=0)
+    carried, alpha = _signal_of(sample.Y_star, sample.roles, weak_scale, len(mu)), number("alpha", alpha, above=0)
     lam, rho = np.zeros(len(mu)), np.zeros(X.shape[:2])
     for tau in range(count("steps", steps, least=0) + 1):
         if record is not None:
@@ -154,24 +141,29 @@ def recursion(sample, mu, nu, weak_scale, alpha, steps, record=None):
         lam, rho = lam + np.einsum("it,itc->c", delta_rho, carried), rho + delta_rho
 
 
-def overfit(seed, K=3, n=20, T=8, d=2000, norm=20.0, alpha=1e-3, steps=3000, fresh=2000):
-    r"""Section F. A run from p = 0 and what it fits and predicts: $\Sigma = I$, |R| = 1, |W| = K, $\rho = \eta = 0.2$.
+def overfit(seed, setting=None, K=3, steps=3000, fresh=2000):
+    r"""Section F. A run from p = 0 and what it fits and predicts, $\Sigma = I$.
 
     Noise is isotropic, so a fresh sample is drawn in the span of $W^\top p$ and the signals alone, exactly.
 
-    seed : an integer >= 0.  Returns {name: number}: accuracy on the training and on fresh clean samples, at the end
-    and at p = 0 (uniform attention); wrong labels and those of them fitted; the least $\lambda_c$; the attention that
-    R gets on fresh samples, 1/T at p = 0.
+    seed : an integer >= 0.  setting : a Setting with Sigma = 1; where None, Section 5's with |W| = K and alpha = 1e-3.
+    K : classes.  steps : of gradient descent.  fresh : test samples.
+    Returns {name: number}: accuracy on the training and on fresh clean samples, at the end and at p = 0 (uniform
+    attention); wrong labels and those of them fitted; the least $\lambda_c$; the attention that R gets on fresh
+    samples, |R|/T at p = 0.
 
     States: attention Section F
     """
-    mu = number("norm", norm, above=0) * np.eye(count("K", K, least=2), count("d", d, least=K))
+    setting = checked(Setting(weak=count("K", K, least=2), alpha=1e-3) if setting is None else setting)
+    if setting.variance != 1:
+        raise ValueError(f"Sigma: must be 1, got {setting.Sigma}")
+    mu = setting.norm * np.eye(K, count("d", setting.d, least=K))
     rng, rng_fresh = streams(seed)
-    sample, nu = draw(rng, n, mu, T, 1, K, 0.2, 0.2), simplex_head(mu)
-    lam, rho = recursion(sample, mu, nu, 0.2, alpha, steps)
+    sample, nu = draw(rng, setting, mu), simplex_head(mu)
+    lam, rho = recursion(sample, mu, nu, setting.weak_scale, setting.alpha, steps)
     p = lam @ mu + np.tensordot(rho, sample.noise, axes=2)
     Q = np.linalg.qr(np.vstack((mu, p)).T)[0]
-    test = draw(rng_fresh, fresh, mu @ Q, T, 1, K, 0.2, 0.0)
+    test = draw(rng_fresh, setting._replace(n=fresh, noise_rate=0), mu @ Q)
     result = {}
     for when, end in (("", p), (" at p = 0", 0 * p)):
         right = outputs(sample.X, end, nu).argmax(axis=-1) == sample.Y
@@ -179,8 +171,16 @@ def overfit(seed, K=3, n=20, T=8, d=2000, norm=20.0, alpha=1e-3, steps=3000, fre
         result["test" + when] = float(np.mean(outputs(test.X, end @ Q, nu @ Q).argmax(axis=-1) == test.Y))
         result["wrong labels fitted" + when] = int(np.sum(right & (sample.Y != sample.Y_star)))
     result["wrong labels"] = int(np.sum(sample.Y != sample.Y_star))
-    result["attention on R"] = float(np.mean(attention(test.X, p @ Q)[:, 0]))
+    result["attention on R"] = float(np.mean(np.sum(attention(test.X, p @ Q)[:, : setting.relevant], axis=-1)))
     return {**result, "least lambda": float(lam.min())}
+
+
+def _signal_of(Y_star, roles, weak_scale, K):
+    r"""(n, T, K): how much of each signal a token carries, 1 of $\mu_{Y^*}$ on R, $\rho$ of $\mu_c$ on $W_c$."""
+    Y_star, roles = arrays(Y_star=(Y_star, "n"), roles=(roles, "nT"))
+    classes = np.arange(K)
+    own = Y_star[:, None, None] == classes
+    return (roles == RELEVANT)[..., None] * own + weak_scale * (roles[..., None] == classes)
 
 
 def _every_class(rng, weak, K):

@@ -5,7 +5,7 @@ r"""Lemma A.7 and Remark 2: how curved the risk is, so how large a step may be.
     L = gram_constant(X, nu)                        ours: a bound that sees how nearly orthogonal samples are
     change, bound = descent_sides(X, Y, nu, p, alpha)
 
-W is orthogonal (Assumption B), so the Hessian in p is W H W^T: the same norm.
+W is orthogonal (Assumption B), so the Hessian in p is $W H W^\top$: the same norm.
 """
 
 import numpy as np
@@ -111,7 +111,8 @@ def smoothness_on_good_runs(T, norm, trace, deviation, head):
     term is of order $\theta^2 T^2 \|\mu\|^6$, and L itself at least $\frac{\theta^2}{4} \|\mu\|^6$; the printed
     $T^{3/2} \|\mu\|^5$ is the second term's.
 
-    T : >= 1.  norm, trace, head : |mu|, Tr(Sigma), |nu|, > 0.  deviation : 1/C'.  Returns the two terms, floats.
+    T : >= 1.  norm, trace, head : $\|\mu\|, \mathrm{Tr}\,\Sigma, \|\nu\|$, > 0.  deviation : 1/C'.
+    Returns the two terms, floats.
 
     States: attention Remark 2
     """

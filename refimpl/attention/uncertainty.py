@@ -2,7 +2,7 @@ r"""Definition 4.1 and Eqs. 9, 10, 11, 13: what training leaves undecided, added
 
     totals = start(s);  totals = add(totals, s, roles == RELEVANT) at each tau;  left, right = eq_9(totals, Y, Y_star)
 
-C_c and N_c are the clean and the noisy samples whose observed label is c, so C_c and N_{-c} together
+$C_c$ and $N_c$ are the clean and the noisy samples whose observed label is c, so $C_c$ and $N_{-c}$ together
 are those whose clean label is c. A class without samples sums to zero: see has_all_classes.
 """
 
@@ -40,7 +40,9 @@ def uncertainty(s, roles):
 
 
 def start(s):
-    """Eq. 9. The sums before the first step: zeros, for attention weights s : (..., n, T).
+    """Eq. 9. The sums before the first step: zeros.
+
+    s : (..., n, T), attention weights, for the shape.  Returns Totals.
 
     States: attention Eq. 9
     """
@@ -59,26 +61,6 @@ def add(totals, s, relevant):
     return Totals(totals.uncertainty + _uncertainty(s, relevant), totals.variance + _variance(s))
 
 
-def clean_sum(totals, Y, Y_star):
-    r"""Eqs. 9-13. $\sum_{i\in C_c} \sum_{\tau'} \mathfrak S^{(i)}$ for c = +1, -1.
-
-    Y, Y_star : (..., n).  Returns (..., 2).
-
-    States: attention Eq. 9; attention Eq. 10; attention Eq. 11; attention Eq. 13
-    """
-    return _class_sums(totals, Y, Y_star, clean=True)
-
-
-def noisy_sum(totals, Y, Y_star):
-    r"""Eqs. 11, 13. $\sum_{i\in N_{-c}} \sum_{\tau'} \mathfrak S^{(i)}$ for c = +1, -1: class c, labelled -c.
-
-    Y, Y_star : (..., n).  Returns (..., 2).
-
-    States: attention Eq. 11; attention Eq. 13
-    """
-    return _class_sums(totals, Y, Y_star, clean=False)
-
-
 def eq_9(totals, Y, Y_star):
     r"""Eq. 9. Both sides without $C_1$: $\sum_{C_c}\sum_{\tau'} \mathfrak S$ and $\max_{i,t}\sum_{\tau'} s_t(1 - s_t)$.
 
@@ -87,18 +69,18 @@ def eq_9(totals, Y, Y_star):
 
     States: attention Eq. 9
     """
-    return clean_sum(totals, Y, Y_star), np.max(totals.variance, axis=(-2, -1))
+    return _class_sums(totals, Y, Y_star, clean=True), np.max(totals.variance, axis=(-2, -1))
 
 
 def eq_10(totals, Y, Y_star, scaled=False):
     r"""Eq. 10. $\sum_{C_{+1}} \mathfrak S$ and $\sum_{C_{-1}} \mathfrak S$; if scaled (Appendix I), each over $|C_c|$.
 
-    totals : Totals.  Y, Y_star : (..., n).
+    totals : Totals.  Y, Y_star : (..., n).  scaled : True or False.
     Returns numerator : (...), denominator : (...).  A class without samples gives 0, or NaN where scaled.
 
     States: attention Eq. 10
     """
-    sums = clean_sum(totals, Y, Y_star)
+    sums = _class_sums(totals, Y, Y_star, clean=True)
     if scaled:
         sizes = _members(Y, Y_star, clean=True).sum(axis=-1)
         sums = np.divide(sums, sizes, out=np.full(sums.shape, np.nan), where=sizes > 0)
@@ -106,27 +88,31 @@ def eq_10(totals, Y, Y_star, scaled=False):
 
 
 def eq_11(totals, Y, Y_star):
-    r"""Eq. 11 (benign). Both sides, (..., 2), without $C_3$: $\sum_{C_c} \mathfrak S$, $\sum_{N_{-c}} \mathfrak S$.
+    r"""Eq. 11 (benign). Both sides without $C_3$: $\sum_{C_c}\sum_{\tau'} \mathfrak S$, and $N_{-c}$ for $C_c$.
 
-    totals : Totals.  Y, Y_star : (..., n).
+    $N_{-c}$ are the samples of class c labelled -c.
+
+    totals : Totals.  Y, Y_star : (..., n).  Returns left, right : (..., 2), classes +1, -1.
 
     States: attention Eq. 11
     """
-    return clean_sum(totals, Y, Y_star), noisy_sum(totals, Y, Y_star)
+    return _class_sums(totals, Y, Y_star, clean=True), _class_sums(totals, Y, Y_star, clean=False)
 
 
 def eq_13(totals, Y, Y_star):
-    r"""Eq. 13 (harmful). Both sides, (..., 2), without $C_3$: $\sum_{N_{-c}} \mathfrak S$, $\sum_{C_c} \mathfrak S$.
+    r"""Eq. 13 (harmful). Both sides without $C_3$: those of eq_11 in the other order.
 
-    totals : Totals.  Y, Y_star : (..., n).
+    totals : Totals.  Y, Y_star : (..., n).  Returns left, right : (..., 2), classes +1, -1.
 
     States: attention Eq. 13
     """
-    return noisy_sum(totals, Y, Y_star), clean_sum(totals, Y, Y_star)
+    return eq_11(totals, Y, Y_star)[::-1]
 
 
 def has_all_classes(Y, Y_star):
-    """Eqs. 9-13. Whether C_{+1}, C_{-1} all have samples, and N_{+1}, N_{-1}: two arrays (...) of bool.
+    r"""Eqs. 9-13. Whether both of $C_{+1}, C_{-1}$ have samples, and whether both of $N_{+1}, N_{-1}$ have.
+
+    Y, Y_star : (..., n).  Returns two arrays (...) of bool.
 
     States: attention Eq. 9; attention Eq. 11
     """

@@ -1,12 +1,9 @@
 r"""Corollary D.1 to Lemma D.6: how large the updates of Lemma D.1's coefficients are, and of which sign.
 
-Scores are $Y_i\gamma_t = a G_t \pm e$ with $a = \kappa\|\mu\|^2 = \|\nu\|\|\mu\|/\sqrt2$ and $G = k, \rho, -\rho, 0$ on
-$R, W_Y, W_{-Y}, I$; k = +1 on clean samples, -1 on noisy ones. e is the largest $|\langle\nu, \epsilon\rangle|$,
-on a good run at most $2 c_2 \kappa \|\mu\| \sqrt{\log(Tn/\delta)}$ (Lemma C.2). The bounds below hold for any a, e.
+Both rest on Lemma C.2: scores are $Y_i\gamma_t = a G_t \pm e$ (scores.py). The bounds below hold for any a, e.
 
-    a, e      = score_scale(noise, mu, nu)
-    low, high = noise_update_range(s, m, Y, Y_star, roles, weak_scale, a, e)
-    low, high = signal_update_range(s, m, Y, Y_star, roles, weak_scale, a, e)
+    low, high = noise_update_range(s, m, Y, Y_star, roles, weak_scale, scale)
+    low, high = signal_update_range(s, m, Y, Y_star, roles, weak_scale, scale)
     m         = step_weights(f, Y, alpha)                                       (alpha/n) |l'_i|
 """
 
@@ -16,18 +13,6 @@ from refimpl.attention.data import RELEVANT
 from refimpl.attention.uncertainty import CLASSES
 from refimpl.calculus.losses import logistic_derivative, margin
 from refimpl.checks import arrays, labels, number
-
-
-def score_scale(noise, mu, nu):
-    r"""Lemma C.2. $a = \langle\nu, \mu_{+1}\rangle$ and $e = \max_{i,t} |\langle\nu, \epsilon^{(i)}_t\rangle|$.
-
-    For $\nu \propto \mu_{+1} - \mu_{-1}$.
-    noise : (n, T, d).  mu : (2, d).  nu : (d,).  Returns two floats.  Raises ValueError where the axes do not agree.
-
-    States: attention Corollary D.1
-    """
-    noise, mu, nu = arrays(noise=(noise, "nTd"), mu=(mu, "2d"), nu=(nu, "d"))
-    return float(mu[0] @ nu), float(np.max(np.abs(noise @ nu)))
 
 
 def step_weights(f, Y, alpha):
@@ -40,37 +25,29 @@ def step_weights(f, Y, alpha):
     return -number("alpha", alpha, above=0) / np.size(Y) * logistic_derivative(margin(Y, f))
 
 
-def masses(s, Y, roles):
-    r"""Appendix D. The attention on $R$, $W_Y$ and $W_{-Y}$ of each sample.
-
-    s, roles : (n, T).  Y : (n,).  Returns three arrays (n,).
-
-    States: attention Corollary D.1; attention Eq. 129
-    """
-    s, roles, Y = arrays(s=(s, "nT"), roles=(roles, "nT"), Y=(Y, "n"))
-    return tuple(np.sum(s * (roles == role), axis=-1) for role in (RELEVANT, Y[:, None], -Y[:, None]))
-
-
-def noise_update_range(s, m, Y, Y_star, roles, weak_scale, a, e):
+def noise_update_range(s, m, Y, Y_star, roles, weak_scale, scale):
     r"""Corollary D.1. $\Delta\rho_{i,t} \in m_i s_t [a B_t \pm 2e(1 - s_t)]$.
 
-    $Y(\gamma_t - f) = a (G_t - \sum_u s_u G_u)$ up to $\sum_{u \ne t} s_u \cdot 2e$. With $S_R, S_+, S_-$ of `masses`,
+    $Y(\gamma_t - f) = a (G_t - \sum_u s_u G_u)$ up to $\sum_{u \ne t} s_u \cdot 2e$. With $S_R, S_+, S_-$ the attention
+    on $R$, $W_Y$, $W_{-Y}$, and k = +1 on clean samples, -1 on noisy ones, $B_t = G_t - k S_R - \rho S_+ + \rho S_-$:
 
-        B_t = k (1 - S_R) - rho S_+ + rho S_-        on R
-            = -k S_R + rho (1 - S_+) + rho S_-       on W_Y
-            = -k S_R - rho (1 - S_-) - rho S_+       on W_{-Y}
-            = -k S_R - rho S_+ + rho S_-             on I.
+    on $R$, $B_t = k (1 - S_R) - \rho S_+ + \rho S_-$;
+    on $W_Y$, $B_t = -k S_R + \rho (1 - S_+) + \rho S_-$;
+    on $W_{-Y}$, $B_t = -k S_R - \rho (1 - S_-) - \rho S_+$;
+    on $I$, $B_t = -k S_R - \rho S_+ + \rho S_-$.
 
-    s, roles : (n, T).  m : (n,) from step_weights.  Y, Y_star : (n,).  weak_scale : rho.
+    s, roles : (n, T).  m : (n,) from step_weights.  Y, Y_star : (n,).  weak_scale : rho.  scale : a scores.ScoreScale.
     Returns low, high : (n, T).  Raises ValueError where the axes do not agree.
 
     States: attention Corollary D.1
     """
     s, m, Y, Y_star = arrays(s=(s, "nT"), m=(m, "n"), Y=(Y, "n"), Y_star=(Y_star, "n"))
-    S_R, S_own, S_other = (S[:, None] for S in masses(s, Y, roles))
-    k, rho = (labels("Y", Y) * labels("Y_star", Y_star))[:, None], weak_scale
+    roles, (a, e) = arrays(roles=(roles, "nT"), s=(s, "nT"))[0], scale
+    masks = [roles == role for role in (RELEVANT, labels("Y", Y)[:, None], -Y[:, None])]
+    S_R, S_own, S_other = (np.sum(s * mask, axis=-1, keepdims=True) for mask in masks)
+    k, rho = (Y * labels("Y_star", Y_star))[:, None], weak_scale
     B = np.select(
-        [roles == RELEVANT, roles == Y[:, None], roles == -Y[:, None]],
+        masks,
         [
             k * (1 - S_R) - rho * S_own + rho * S_other,
             -k * S_R + rho * (1 - S_own) + rho * S_other,
@@ -82,23 +59,24 @@ def noise_update_range(s, m, Y, Y_star, roles, weak_scale, a, e):
     return weight * (a * B - 2 * e * (1 - s)), weight * (a * B + 2 * e * (1 - s))
 
 
-def signal_update_range(s, m, Y, Y_star, roles, weak_scale, a, e):
+def signal_update_range(s, m, Y, Y_star, roles, weak_scale, scale):
     r"""Eq. 129. $\Delta\lambda_c$, from Corollary D.1 through Lemma D.1; the display's grouping is rebuilt.
 
-    With V, V' the attention on $W_c$, $W_{-c}$ and $q = \rho^2 V (1 - V + V')$, $m_i a$ times
+    With V, V' the attention on $W_c$, $W_{-c}$ and $q = \rho^2 V (1 - V + V')$, sample i adds $m_i a$ times
 
-        C_c: S + rho S_R (V' - 2V) + q       N_{-c}: -S + rho S_R (2V - V') - q
-        C_{-c}: -rho S_R V - q               N_c: rho S_R V + q,
+    $\mathfrak S^{(i)} + \rho S_R (V' - 2V) + q$ in $C_c$;
+    $-\mathfrak S^{(i)} + \rho S_R (2V - V') - q$ in $N_{-c}$;
+    $-\rho S_R V - q$ in $C_{-c}$;
+    $\rho S_R V + q$ in $N_c$.
 
-    S short for $\mathfrak S$, up to $2 m_i e$ times $\sum_R s_t (1 - s_t)$ where $Y^* = c$, plus
-    $\rho \sum_{W_c} s_u (1 - s_u)$.
+    Each up to $2 m_i e$ times $\sum_R s_t (1 - s_t)$ where $Y^* = c$, plus $\rho \sum_{W_c} s_u (1 - s_u)$.
 
     Arguments as in noise_update_range.  Returns low, high : (2,), classes +1, -1.
 
     States: attention Eq. 129
     """
     s, m, Y, Y_star = arrays(s=(s, "nT"), m=(m, "n"), Y=(Y, "n"), Y_star=(Y_star, "n"))
-    roles, rho, k = np.asarray(roles), weak_scale, Y * Y_star
+    roles, rho, k, (a, e) = np.asarray(roles), weak_scale, Y * Y_star, scale
     variance, S_R = s * (1 - s), np.sum(s * (roles == RELEVANT), axis=-1)
     uncertainty = S_R * (1 - S_R)
     middle, width = np.zeros(2), np.zeros(2)
@@ -116,7 +94,8 @@ def signal_update_range(s, m, Y, Y_star, roles, weak_scale, a, e):
 def loss_derivative_ratio(f, Y, gamma):
     r"""Lemma D.2. $\max_{i,j} \ell'_i / \ell'_j \le C_\ell = (1 + e^c) / (1 + e^{-c}) = e^c$, with $c = \max |\gamma|$.
 
-    $|f| \le c$, an average of scores: and $1/|\ell'| = 1 + e^{Yf}$ lies in $[1 + e^{-c}, 1 + e^c]$ at every step.
+    f is an average of scores, so $|f| \le c$; and $1/|\ell'| = 1 + e^{Yf}$ lies in $[1 + e^{-c}, 1 + e^c]$ at every
+    step.
 
     f, Y : (n,).  gamma : (n, T).  Returns the two sides.  Raises ValueError where the axes do not agree.
 
@@ -130,7 +109,8 @@ def loss_derivative_ratio(f, Y, gamma):
 def clean_share(gamma, Y, Y_star):
     r"""Remark 4. At p = 0, the share of the clean samples in $\sum_i |\ell'_i|$: it goes to 0 where the head is large.
 
-    A clean sample has $Y f \approx a |R| / T$, so $|\ell'| \approx e^{-a|R|/T}$, and a noisy one $|\ell'| \to 1$.
+    A clean sample has $Y f \approx a |R| / T$ (Lemma C.2), so $|\ell'| \approx e^{-a|R|/T}$; a noisy one has
+    $|\ell'| \to 1$.
 
     gamma : (n, T).  Y, Y_star : (n,).  Returns a float in [0, 1].
 
@@ -158,8 +138,9 @@ def weight_ratios(s, s_next, z, z_next):
 def spread_bound(M, delta_rho):
     r"""Lemma D.4. $w \le 2 \max\|x\|^2 \max|\Delta\rho| + 2 \max_{\ne} |\langle x, x'\rangle| \sum |\Delta\rho|$.
 
-    $\Delta z = M \Delta\rho$ with $M = X X^\top$ over all tokens: its diagonal is of order Tr Sigma, the rest small.
-    With Lemma D.5 and $\alpha \lesssim n / \mathrm{Tr}\,\Sigma$ the first part is O(1), the second smaller.
+    $\Delta z = M \Delta\rho$ with $M = X X^\top$ over all tokens: its diagonal is of order $\mathrm{Tr}\,\Sigma$, the
+    rest small. With Lemma D.5 and $\alpha \lesssim n / \mathrm{Tr}\,\Sigma$ the first part is of order one, the second
+    smaller.
 
     M : (nT, nT).  delta_rho : (n, T).  Returns a float.
 

@@ -5,6 +5,7 @@ lies above b, so each such test has a false-alarm rate of at most 1e-4.
 """
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from refimpl.attention import concentration, data
+from refimpl.attention.setting import Setting
 
 ALARM = 1e-4
 
@@ -20,6 +22,12 @@ ALARM = 1e-4
 def lower_end(hits, trials):
     """Clopper-Pearson: the probability of `hits` or more is ALARM there."""
     return stats.beta.ppf(ALARM, hits, trials - hits + 1) if hits else 0.0
+
+
+def of_trace(trace, largest, n, T, delta):
+    """A setting with that Tr(Sigma) and that largest variance."""
+    Sigma = np.append(np.full(int(trace / largest), largest), trace % largest)
+    return Setting(n=n, T=T, d=len(Sigma), Sigma=Sigma, delta=delta)
 
 
 def mean_norm(Sigma):
@@ -31,6 +39,36 @@ def mean_norm(Sigma):
     u = np.exp(w) / np.sqrt(np.sum(Sigma))
     lost = -np.expm1(-0.5 * np.sum(np.log1p(2 * np.multiply.outer(u**2, Sigma)), axis=-1))
     return h * np.sum(lost / u) / math.sqrt(math.pi)
+
+
+@pytest.mark.states("attention Lemma B.1", "attention Lemma B.3", "attention Lemma B.4", "attention Eq. 66")
+@pytest.mark.states("attention Lemma B.5", "attention Lemma B.6", "attention Lemma B.7", "attention Lemma B.8")
+@pytest.mark.states("attention Lemma B.9")
+def test_every_bound_by_hand():
+    """Tr = 25, sigma_max = 9, n = 2, T = 3, delta = 48 e^-4: log(8Tn/delta) = 4, t = 2 sqrt(9 * 4) = 12."""
+    setting = Setting(n=2, T=3, d=3, Sigma=np.array([9.0, 8.0, 8.0]), delta=48 * math.exp(-4))
+    assert concentration.mean_norm_range(25, 9) == (4, 5)
+    assert concentration.norm_range(setting) == pytest.approx((4 - 12, 5 + 12), rel=1e-14)
+    assert concentration.norm_constant(72, 9) == 1
+    assert concentration.gaussian_tail(6.0, 3.0) == pytest.approx(2 * math.exp(-2), rel=1e-14)
+    assert concentration.norm_tail(10.0, 25) == pytest.approx(2 * math.exp(-2), rel=1e-14)
+    pair = concentration.noise_product_bound(4.0, 2, 3, setting.delta)  # 2 * 2 * (4 + log 6)
+    assert pair == pytest.approx(16 + 4 * math.log(6), rel=1e-14)
+    assert concentration.noise_product_constant(9) == 18
+    assert concentration.signal_product_bound(3.0, 2, 3, 96 * math.exp(-8)) == pytest.approx(12, rel=1e-14)
+    assert concentration.signal_product_constant(6 / 7) == pytest.approx(2, rel=1e-14)
+    assert concentration.hoeffding_tail(0.5, 8) == pytest.approx(2 * math.exp(-4), rel=1e-14)
+    clean, noisy = concentration.class_counts(10, 0.25, 0.125)
+    assert (clean, noisy) == ((2.5, 5), (0, 2.5))
+    assert concentration.samples_needed(0.5, 32 * math.exp(-4)) == pytest.approx(8, rel=1e-14)
+    assert concentration.missing_sign(2, 3) == pytest.approx((7 / 16, 1 / 2), rel=1e-14)  # of 8 triples two lack a sign
+    assert concentration.weak_tokens_needed(1, 1 / 16) == pytest.approx((8 * math.log(2) + 1, 5), rel=1e-14)
+
+
+@pytest.mark.states("attention Lemma B.2")
+def test_the_lipschitz_tail_by_hand():
+    """Concavity 1/2, L = 3, t = 6: exponent 1/2 * 36 / (4 * 9) = 1/2."""
+    assert concentration.lipschitz_tail([6.0], 0.5, 3.0) == pytest.approx(2 * np.exp(-0.5))
 
 
 def test_the_mean_norm_integral_against_the_chi_law():
@@ -49,7 +87,7 @@ def test_the_mean_norm_lies_in_its_range(Sigma):
 @pytest.mark.states("attention Lemma B.1")
 @pytest.mark.erratum("attention-b1-poincare")
 def test_b1_as_printed_fails_where_the_variance_is_not_one():
-    # Sigma = 10 I, d = 20: E|x| = sqrt(10) E chi_20 = 13.966
+    """Sigma = 10 I, d = 20: E|x| = sqrt(10) E chi_20 = 13.966."""
     mean = math.sqrt(10) * stats.chi(20).mean()
     assert mean < math.sqrt(200 - 1)
     assert math.sqrt(200 - 10) <= mean <= math.sqrt(200)
@@ -75,16 +113,10 @@ def test_lipschitz_functions_of_a_gaussian_have_the_tail(name):
     assert np.all(exact(t) <= 2 * np.exp(-(t**2) / (2 * L**2)))  # the sharper Gaussian one
 
 
-@pytest.mark.states("attention Lemma B.2")
-def test_the_lipschitz_tail_by_hand():
-    # concavity 1/2, L = 3, t = 6: exponent 1/2 * 36 / (4 * 9) = 1/2
-    assert concentration.lipschitz_tail([6.0], 0.5, 3.0) == pytest.approx(2 * np.exp(-0.5))
-
-
 @pytest.mark.states("attention Remark 3")
 def test_strongly_log_concave_laws_have_the_tail():
-    # N(0, Sigma), variances up to 9, and its part in the octant x >= 0 (psi gains a convex indicator): f = |x|, f =
-    # sum x / sqrt d
+    """N(0, Sigma), variances up to 9, and its part in the octant x >= 0 (psi gains a convex indicator):
+    f = |x|, f = sum x / sqrt d and f = x_1."""
     rng, Sigma = np.random.default_rng(0), np.array([9.0, 4.0, 1.0, 0.25])
     assert concentration.log_concavity(Sigma) == 1 / 9 == np.linalg.eigvalsh(np.linalg.inv(np.diag(Sigma))).min()
     x = np.sqrt(Sigma) * rng.standard_normal((200_000, 4))
@@ -97,7 +129,7 @@ def test_strongly_log_concave_laws_have_the_tail():
 
 @pytest.mark.states("attention Remark 3")
 def test_the_concavity_matters():
-    # with concavity 1, as for N(0, I), the tail fails for N(0, 9): Pr[|x| >= 6] = 0.0455 > 2 exp(-9)
+    """With concavity 1, as for N(0, I), the tail fails for N(0, 9): Pr[|x| >= 6] = 0.0455 > 2 exp(-9)."""
     assert 2 * stats.norm.sf(6 / 3) > concentration.lipschitz_tail(6.0, 1.0)
     assert 2 * stats.norm.sf(6 / 3) <= concentration.lipschitz_tail(6.0, concentration.log_concavity([9.0, 1.0]))
 
@@ -107,7 +139,7 @@ def test_the_concavity_matters():
     "d, variance, n, T, delta", [(5, 1.0, 4, 3, 0.9), (50, 10.0, 12, 4, 0.1), (1000, 0.2, 2, 5, 0.5)]
 )
 def test_all_norms_in_range_with_the_promised_probability(d, variance, n, T, delta):
-    lower, upper = concentration.norm_range(d * variance, variance, n, T, delta)
+    lower, upper = concentration.norm_range(Setting(n=n, T=T, d=d, Sigma=variance, delta=delta))
     chi = stats.chi(d, scale=math.sqrt(variance))
     assert -math.expm1(n * T * math.log1p(-chi.sf(upper) - chi.cdf(lower))) <= delta / 4
     t = 2 * math.sqrt(variance * math.log(8 * T * n / delta))
@@ -117,7 +149,7 @@ def test_all_norms_in_range_with_the_promised_probability(d, variance, n, T, del
 @pytest.mark.states("attention Lemma B.3")
 @given(
     n=st.integers(1, 50),
-    T=st.integers(2, 20),
+    T=st.integers(3, 20),
     delta=st.floats(0.001, 0.9),
     C=st.floats(0.1, 1e3),
     variance=st.floats(0.01, 100),
@@ -125,7 +157,7 @@ def test_all_norms_in_range_with_the_promised_probability(d, variance, n, T, del
 def test_the_deviation_is_the_root_of_the_trace_over_the_constant(n, T, delta, C, variance):
     log = math.log(T * n / delta)
     trace = max(C * log, variance)  # (A1) and (A2) through Eq. 44: Tr >= C log(Tn/delta)
-    _, upper = concentration.norm_range(trace, variance, n, T, delta)
+    _, upper = concentration.norm_range(of_trace(trace, variance, n, T, delta))
     if T * n / delta >= 8:
         assert upper <= math.sqrt(trace) * (1 + 1 / concentration.norm_constant(C, variance)) * (1 + 1e-12)
     if trace == C * log and T * n / delta == pytest.approx(8, rel=1e-3):
@@ -135,11 +167,11 @@ def test_the_deviation_is_the_root_of_the_trace_over_the_constant(n, T, delta, C
 @pytest.mark.states("attention Lemma B.3")
 @pytest.mark.erratum("attention-b3-proviso")
 def test_the_constant_is_attained_at_the_proviso_and_fails_below():
-    # Tr = C log(Tn/delta), n = 2, T = 3. Tn/delta = 8: log 64 = 2 log 8 and t = sqrt(Tr)/C'. Tn/delta = 20/3: t is
-    # larger
+    """Tr = C log(Tn/delta), n = 2, T = 3. At Tn/delta = 8, log 64 = 2 log 8 and t = sqrt(Tr)/C';
+    at 20/3 t is larger."""
     for delta, ratio in ((0.75, 1.0), (0.9, math.sqrt(math.log(160 / 3) / (2 * math.log(20 / 3))))):
         trace = 3 * math.log(6 / delta)
-        t = concentration.norm_range(trace, 0.5, 2, 3, delta)[1] - math.sqrt(trace)
+        t = concentration.norm_range(of_trace(trace, 0.5, 2, 3, delta))[1] - math.sqrt(trace)
         assert t / (math.sqrt(trace) / concentration.norm_constant(3, 0.5)) == pytest.approx(ratio, rel=1e-9)
     assert ratio > 1.02
 
@@ -175,8 +207,8 @@ def test_the_norm_tail_with_unequal_variances():
 @pytest.mark.states("attention Eq. 66")
 @pytest.mark.erratum("attention-eq66-l1")
 def test_the_l1_norm_of_the_proof_has_no_such_tail():
-    # Sigma = I, d = 50: |eps|_1 has mean 50 sqrt(2/pi) = 39.9; at v = 30 the bound is 2 e^-9, the probability almost
-    # one
+    """Sigma = I, d = 50: |eps|_1 has mean 50 sqrt(2/pi) = 39.9; at v = 30 the bound is 2 e^-9, the probability almost
+    one."""
     rng, v = np.random.default_rng(0), 30.0
     noise = rng.standard_normal((20_000, 50))
     l1 = int(np.sum(np.abs(noise).sum(axis=1) >= v))
@@ -216,8 +248,8 @@ def test_the_simple_constants_follow_where_tn_over_delta_is_eight(n, T, delta, S
 
 @pytest.mark.states("attention Lemma B.5", "attention Lemma B.6")
 def test_the_simple_constants_are_attained():
-    # T n / delta = 8: log(16 * 8) = (7/3) log 8. T n = delta * 8 = 7.92: 8 (Tn)^2 / delta is (Tn/delta)^3 up to
-    # delta^2 = 0.98
+    """Tn/delta = 8: log(16 * 8) = (7/3) log 8. Tn = delta * 8 = 7.92: 8 (Tn)^2 / delta is (Tn/delta)^3 up to
+    delta^2 = 0.98."""
     assert concentration.signal_product_bound(1.0, 1, 2, 0.25) == pytest.approx(
         concentration.signal_product_constant(1.0) * math.sqrt(math.log(8)), rel=1e-12
     )
@@ -228,7 +260,7 @@ def test_the_simple_constants_are_attained():
 @pytest.mark.states("attention Lemma B.6")
 @pytest.mark.parametrize("n, T, delta", [(1, 2, 0.9), (4, 3, 0.9), (12, 4, 0.1)])
 def test_all_products_with_the_signals_within_the_bound(n, T, delta):
-    # the 2Tn products are independent N(0, |mu|_Sigma^2): the exact probability
+    """The 2Tn products are independent N(0, |mu|_Sigma^2): the exact probability."""
     bound = concentration.signal_product_bound(3.0, n, T, delta)
     assert bound == pytest.approx(3 * math.sqrt(2 * math.log(16 * T * n / delta)))
     assert -math.expm1(2 * T * n * math.log1p(-2 * stats.norm.sf(bound / 3))) <= delta / 4
@@ -261,9 +293,10 @@ def test_all_four_counts_in_range_from_the_needed_number_on(eta, margin, delta):
 def test_the_counts_of_drawn_samples():
     eta, margin, delta, rng, trials = 0.2, 0.2, 0.5, np.random.default_rng(0), 500
     n, bad = math.ceil(concentration.samples_needed(margin, delta)), 0
-    (clean, noisy) = concentration.class_counts(n, eta, margin)
+    setting = Setting(n=n, T=3, d=2, noise_rate=eta)
+    clean, noisy = concentration.class_counts(n, eta, margin)
     for _ in range(trials):
-        sample = data.draw(rng, n, data.signals(1.0, 2), 3, 1, 2, 0.1, eta)
+        sample = data.draw(rng, setting)
         for c in (1, -1):
             for (lower, upper), right in ((clean, True), (noisy, False)):
                 k = np.sum((sample.Y == c) & ((sample.Y == sample.Y_star) == right))
@@ -274,8 +307,8 @@ def test_the_counts_of_drawn_samples():
 @pytest.mark.states("attention Lemma B.8")
 @pytest.mark.erratum("attention-b8-any-margin")
 def test_b8_does_not_hold_for_every_margin_at_one_constant():
-    # n = 12 satisfies (A5) with C = 5, delta = 0.1. With c' = 0.01, eta = 0.2 no whole number lies in (0.4 +- 0.01) *
-    # 12
+    """n = 12 satisfies (A5) with C = 5, delta = 0.1. With c' = 0.01, eta = 0.2 no whole number lies in
+    (0.4 +- 0.01) * 12."""
     assert 12 >= 5 * math.log(10)
     (lower, upper), _ = concentration.class_counts(12, 0.2, 0.01)
     assert math.ceil(lower) > math.floor(upper)
@@ -306,7 +339,7 @@ def test_enough_weak_tokens_for_both_signs(n, delta):
     "call, said",
     [
         (lambda: concentration.mean_norm_range(1.0, 2.0), "sigma_max: "),
-        (lambda: concentration.norm_range(5.0, 1.0, 0, 2, 0.1), "n: "),
+        (lambda: concentration.norm_range(Setting(n=0)), "n: "),
         (lambda: concentration.norm_tail(1.0, 0.0), "trace: "),
         (lambda: concentration.gaussian_tail(np.inf, 1.0), "t: "),
         (lambda: concentration.noise_product_bound(1.0, 2, 2, 1.0), "delta: "),
@@ -317,3 +350,21 @@ def test_enough_weak_tokens_for_both_signs(n, delta):
 def test_out_of_range_is_named(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+@pytest.mark.erratum("attention-both-signs")
+def test_both_signs_occur_in_all_samples_only_with_many_weakly_relevant_tokens():
+    """By counting: a share 1 - 2^{1 - |W|} of the sign vectors has both signs."""
+
+    def chance(weak, n):
+        return np.mean([set(w) == {-1, 1} for w in product((-1, 1), repeat=weak)]) ** n
+
+    n, T, delta = 20, 8, 0.1
+    needed = int(np.ceil(2 * np.log(n / delta) + 1))
+    for weak in (2, 5, needed):
+        assert chance(weak, n) == pytest.approx((1 - 2.0 ** (1 - weak)) ** n)
+    assert chance(2, n) < 1e-6  # Section 5 has |W| = 2
+    assert chance(T - 1, n) < 0.75  # nor would all its other tokens do
+    assert chance(needed, n) >= 1 - delta  # B.9's |W| = 12 is enough, but 9 is what it takes
+    enough = next(weak for weak in range(2, needed) if chance(weak, n) >= 1 - delta)
+    assert enough == 9 > T and abs(enough - (np.log2(n / delta) + 1)) < 1

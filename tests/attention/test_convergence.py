@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from refimpl.attention import conditions, convergence, data, descent, updates
+from refimpl.attention import conditions, convergence, data, descent
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import loss, loss_gradient_p
 from refimpl.attention.runs import gram, trials, wishart
 from refimpl.attention.runs.flow import flow
+from refimpl.attention.scores import score_scale
+from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds, weights_and_vector
 
@@ -22,8 +24,18 @@ REGIME = [(n, C, place) for n, C in ((7, 3), (12, 5), (19, 8)) for place in (0.0
 def trial(n, C, place, seed):
     """The smallest setting that the assumptions leave, T = 4; rho at the lower or the upper end of (A'3)."""
     s = conditions.smallest_setting(n, 4, 0.1, C, place)
-    rng = np.random.default_rng([seed, n])
-    return trials.run(rng, LOG_TIMES, n, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, s.noise_rate)
+    return trials.run(np.random.default_rng([seed, n]), LOG_TIMES, s)
+
+
+@pytest.mark.states("attention Lemma A.3", "attention Lemma A.4")
+def test_the_orders_on_a_case_worked_by_hand():
+    Y, Y_star = np.array([1, -1, -1]), np.array([1, -1, 1])
+    roles = np.array([[2, 1, -1, 0]] * 3)
+    s = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4], [0.35, 0.05, 0.4, 0.2]])
+    for got, expected in zip(convergence.clean_order(s, Y, Y_star, roles), ([0.4, 0.1], [0.3, 0.4])):
+        np.testing.assert_array_equal(got, expected)
+    for got, expected in zip(convergence.noisy_order(s, Y, Y_star, roles), ([0.4], [0.35])):
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.states("attention Lemma A.3", "attention Lemma A.4", "attention Theorem 4.2 (overfitting)")
@@ -38,8 +50,8 @@ def test_in_the_theorem_s_regime_every_run_fits_the_noise(n, C, place):
             assert np.all(left >= right)
         assert convergence.fit_times(np.exp(run.path.log_s), run.gamma, Y) < len(LOG_TIMES) - 3  # by log t = 40
         tokens, _ = convergence.picked_token(run.path.log_s[-1])
-        a, e = updates.score_scale(run.sample.noise, run.mu, run.nu)
-        left, right = convergence.limit_margins(run.gamma, Y, Y_star, tokens, run.weak_scale, a, e)
+        scale = score_scale(run.sample.noise, run.mu, run.nu)
+        left, right = convergence.limit_margins(run.gamma, Y, Y_star, tokens, run.setting.weak_scale, scale)
         assert np.all(left >= right - 1e-12) and np.all(right > 0)
         np.testing.assert_allclose(run.margins[-1], left, rtol=1e-9)
 
@@ -49,7 +61,7 @@ def test_descent_with_the_theorem_s_step_keeps_the_order_at_every_step():
     """(A4)'s alpha at n = 12, C = 5, d = 1e12; 3,000 steps, each looked at; fitted well before the last."""
     s = conditions.smallest_setting(12, 4, 0.1, 5)
     rng = np.random.default_rng(0)
-    sample, mu, _ = wishart.draw_training(rng, 12, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, 0.2)
+    sample, mu, _ = wishart.draw_training(rng, s)
     M, gamma = gram.gram(sample.X, linear_head(mu))
     weights = []
     gram.descend(M, gamma, sample.Y, s.alpha, 3000, record=lambda tau, rho, w: weights.append(w))
@@ -57,17 +69,6 @@ def test_descent_with_the_theorem_s_step_keeps_the_order_at_every_step():
         left, right = order(np.array(weights), sample.Y, sample.Y_star, sample.roles)
         assert left.shape[1] > 0 and np.all(left >= right)
     assert 100 < convergence.fit_times(np.array(weights), gamma, sample.Y) < 2500
-
-
-@pytest.mark.states("attention Lemma A.3", "attention Lemma A.4")
-def test_the_orders_on_a_case_worked_by_hand():
-    Y, Y_star = np.array([1, -1, -1]), np.array([1, -1, 1])
-    roles = np.array([[2, 1, -1, 0]] * 3)
-    s = np.array([[0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4], [0.35, 0.05, 0.4, 0.2]])
-    for got, expected in zip(convergence.clean_order(s, Y, Y_star, roles), ([0.4, 0.1], [0.3, 0.4])):
-        np.testing.assert_array_equal(got, expected)
-    for got, expected in zip(convergence.noisy_order(s, Y, Y_star, roles), ([0.4], [0.35])):
-        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.states("attention Lemma A.3", "attention Remark 5")
@@ -96,26 +97,13 @@ def test_the_memorisation_floor_is_attained():
     assert left[0] == right[0] == 0.125
 
 
-@pytest.mark.states("attention Remark 5")
-def test_the_signal_update_can_be_negative_while_a_clean_sample_is_undecided():
-    """Remark 5's case: 8 clean samples have picked, one has not, 2 noisy ones are half way; with m equal, rho = 0."""
-    picked, slow, noisy = [0.999, 0.0005, 0.0005], [0.2, 0.4, 0.4], [0.5, 0.25, 0.25]
-    s = np.array([picked] * 8 + [slow] + [noisy] * 2)
-    Y_star, roles = np.ones(11), np.array([[2, 1, -1]] * 11)
-    Y = np.where(np.arange(11) < 9, 1.0, -1.0)
-    low, high = updates.signal_update_range(s, np.ones(11), Y, Y_star, roles, 0.0, 1.0, 0.01)
-    assert high[0] < 0
-    early = np.full_like(s, 1 / 3)
-    assert updates.signal_update_range(early, np.ones(11), Y, Y_star, roles, 0.0, 1.0, 0.01)[0][0] > 0
-
-
 @pytest.mark.states("attention Lemma A.2")
 @pytest.mark.parametrize("d, norm", [(40, 2.0), (2000, 5.0), (300, 20.0)])
 def test_attention_becomes_one_hot(d, norm):
     """Far from the regime, independent tokens: log(1 - s_{t*}) below -5, and t* the same, from log t = 1e4 on."""
     for seed in range(3):
         times = np.array([1e3, 1e4, 1e5])
-        run = trials.run(np.random.default_rng(seed), times, 4, norm, d, 5, 1, 2, 0.2, 0.3)
+        run = trials.run(np.random.default_rng(seed), times, Setting(n=4, T=5, d=d, norm=norm, noise_rate=0.3))
         tokens, rest = convergence.picked_token(run.path.log_s)
         assert np.all(tokens[1] == tokens[2]) and np.all(rest[1:] < -5) and np.all(np.diff(rest, axis=0) < 0)
 
@@ -189,7 +177,6 @@ def test_the_one_hot_floor_by_hand():
         (lambda: convergence.picked_token([[0.0]]), "T"),
         (lambda: convergence.one_hot_floor([[1.0]], [[0.5]]), "T"),
         (lambda: convergence.fit_times([[[0.5, 0.5]]], [[1.0, 0.0]], [0.0]), "Y"),
-        (lambda: updates.clean_share([[1.0, 0.0]], [1.0], [3.0]), "Y_star"),
     ],
 )
 def test_bad_arguments_are_named(call, said):
@@ -217,12 +204,12 @@ def test_descent_can_stay_where_the_noise_is_not_fitted():
     """From p along both signals, every sample picks its relevant token: gradient 1e-9 of the first one's."""
     rng = np.random.default_rng(0)
     mu = data.signals(20.0, 400)
-    sample = data.draw(rng, 9, mu, 4, 1, 2, 0.2, 0.3)
+    sample = data.draw(rng, Setting(n=9, T=4, d=400, noise_rate=0.3))
     X, Y, nu = sample.X, sample.Y, linear_head(mu)
     p = 0.15 * (mu[0] + mu[1])
     risk, wrong = convergence.one_hot_risk(X @ nu, Y, np.zeros(9, int))
     assert wrong == np.mean(Y != sample.Y_star) > 0
-    after = descent.descend_p(X, Y, nu, 1e-3, 500, p=p)
+    after = descent.descend_p(X, Y, nu, 1e-3, 500, (p, None))
     assert loss(X, Y, after, nu) == pytest.approx(risk, rel=1e-6)
     small, large = (np.linalg.norm(loss_gradient_p(X, Y, q, nu)) for q in (after, 0 * p))
     assert small < 1e-9 * large
@@ -259,7 +246,7 @@ def test_only_the_stronger_assumption_bounds_rho_with_T():
     """(A3) holds at rho = 1/C and at C sqrt(log)/|mu|; 1/(CT) and CT sqrt(log)/|mu| come from (A'3) alone."""
     T, C = 4, 5
     setting = conditions.smallest_setting(12, T, 0.1, C)
-    log = conditions.log_factor(12, T, 0.1)
+    log = setting.log
     for rho in (1 / C, C * np.sqrt(log) / setting.norm * (1 + 1e-12)):
         weak = setting._replace(weak_scale=rho)
         slack = conditions.assumptions(weak, C)
@@ -276,7 +263,7 @@ def test_the_exponent_of_the_induction_is_positive_and_below_one():
     """Eq. 160, s_{t'}/s_u multiplied by the exponential of the increments' difference, u outside R, clean samples:
     over 3,000 steps with the theorem's alpha, R's share below 1 - 1/4T, it is in (0, log 2), so never above 1."""
     s, rng = conditions.smallest_setting(12, 4, 0.1, 5), np.random.default_rng(0)
-    sample, mu, _ = wishart.draw_training(rng, 12, s.norm, int(s.trace), 4, 1, 2, s.weak_scale, 0.2)
+    sample, mu, _ = wishart.draw_training(rng, s)
     M, gamma = gram.gram(sample.X, linear_head(mu))
     weights = []
     gram.descend(M, gamma, sample.Y, s.alpha, 3000, record=lambda tau, rho, w: weights.append(w))

@@ -10,29 +10,47 @@ from hypothesis import strategies as st
 
 from refimpl.attention.data import draw_experiment, signal_of, signals, streams
 from refimpl.attention.decomposition import (
+    _span_coefficients,
     decompose,
     noise_update,
     reconstruct,
     recursion,
     signal_update,
-    span_coefficients,
 )
 from refimpl.attention.descent import descend_p
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import attention, output, scores
 from refimpl.attention.runs import gram
-from tests.strategies import attention_settings, seeds
+from refimpl.attention.setting import Setting
+from tests.strategies import attention_problems, seeds
 
 
-def parts(setting):
-    return setting["sample"], setting["mu"], setting["nu"], setting["weak_scale"], setting["alpha"], setting["W"]
+def parts(problem):
+    return problem["sample"], problem["mu"], problem["nu"], problem["weak_scale"], problem["alpha"], problem["W"]
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings(), steps=st.integers(0, 30))
-def test_descent_recursion_and_gram_form_give_one_p(setting, steps):
-    sample, mu, nu, weak_scale, alpha, W = parts(setting)
-    p = descend_p(sample.X, sample.Y, nu, alpha, steps, W=W)
+def test_one_step_and_its_sum_by_hand():
+    """Scores 1, -1 and 0 at p = 0, Y = +1: f = 0, |l'| = 1/2, alpha = 6: Delta rho = 3 * (1/3, -1/3, 0) = (1, -1, 0).
+
+    With roles R, W_{+1}, W_{-1}, rho = 1/4 and Y* = -1: Delta lam = (-1/4, 1)."""
+    delta_rho = noise_update(np.zeros((1, 3)), [[1.0, -1.0, 0.0]], [1], 6.0)
+    np.testing.assert_allclose(delta_rho, [[1, -1, 0]], rtol=1e-14)
+    np.testing.assert_allclose(signal_update(delta_rho, signal_of([-1], [[2, 1, -1]], 0.25)), [-0.25, 1], rtol=1e-14)
+    mu, noise = [[2.0, 0, 0], [0, 2.0, 0]], [[[0, 0, 1.0], [0, 0, 3.0], [0, 1.0, 0]]]
+    p = reconstruct([-0.25, 1.0], delta_rho, mu, noise)  # -mu_{+1} / 4 + mu_{-1} + (1 - 3) e_3
+    np.testing.assert_allclose(p, [-0.5, 2, -2], rtol=1e-14)
+    turned = reconstruct([-0.25, 1.0], delta_rho, mu, noise, [[0.0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(turned, [2, -0.5, -2], rtol=1e-14)
+    found = decompose(p, mu, [[[0, 0, 4.0]]])
+    np.testing.assert_allclose((*found.lam, found.rho[0, 0]), [-0.25, 1, -0.5], rtol=1e-14)
+
+
+@pytest.mark.states("attention Lemma D.1")
+@given(problem=attention_problems(), steps=st.integers(0, 30))
+def test_descent_recursion_and_gram_form_give_one_p(problem, steps):
+    sample, mu, nu, weak_scale, alpha, W = parts(problem)
+    p = descend_p(sample.X, sample.Y, nu, alpha, steps, (None, W))
     lam, rho = recursion(sample, mu, nu, weak_scale, alpha, steps)
     M, gamma = gram.gram(sample.X, nu)
     rho_gram = gram.descend(M, gamma, sample.Y, alpha, steps)
@@ -46,8 +64,8 @@ def test_descent_recursion_and_gram_form_give_one_p(setting, steps):
 
 @pytest.mark.states("attention Lemma D.1")
 def test_the_same_at_the_papers_size():
-    d, steps = 2000, 1000
-    sample, mu = draw_experiment(streams(0)[0], 20, 20.0, d, 4), signals(20.0, d)
+    steps = 1000
+    sample, mu = draw_experiment(streams(0)[0], Setting()), signals(20.0, 2000)
     nu = linear_head(mu)
     p = descend_p(sample.X, sample.Y, nu, 1e-4, steps)
     lam, rho = recursion(sample, mu, nu, 0.2, 1e-4, steps)
@@ -57,9 +75,9 @@ def test_the_same_at_the_papers_size():
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings(), seed=seeds)
-def test_one_update_from_the_printed_sums(setting, seed):
-    sample, mu, nu, weak_scale, alpha, W = parts(setting)
+@given(problem=attention_problems(), seed=seeds)
+def test_one_update_from_the_printed_sums(problem, seed):
+    sample, mu, nu, weak_scale, alpha, W = parts(problem)
     p = np.random.default_rng(seed).standard_normal(len(nu)) / len(nu)
     W_explicit = np.eye(len(nu)) if W is None else W
     s, gamma, f = attention(sample.X, p, W), scores(sample.X, nu), output(sample.X, p, nu, W)
@@ -81,9 +99,9 @@ def test_one_update_from_the_printed_sums(setting, seed):
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings(), steps=st.integers(1, 20))
-def test_the_noise_coefficients_of_a_sample_sum_to_zero(setting, steps):
-    sample, mu, nu, weak_scale, alpha, _ = parts(setting)
+@given(problem=attention_problems(), steps=st.integers(1, 20))
+def test_the_noise_coefficients_of_a_sample_sum_to_zero(problem, steps):
+    sample, mu, nu, weak_scale, alpha, _ = parts(problem)
     history = []
     recursion(sample, mu, nu, weak_scale, alpha, steps, record=lambda tau, lam, rho: history.append((tau, lam, rho)))
     assert [tau for tau, *_ in history] == list(range(steps + 1))
@@ -93,9 +111,9 @@ def test_the_noise_coefficients_of_a_sample_sum_to_zero(setting, steps):
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings(roomy=True), seed=seeds)
-def test_a_p_comes_apart_into_what_it_was_made_of(setting, seed):
-    sample, mu, _, _, _, W = parts(setting)
+@given(problem=attention_problems(roomy=True), seed=seeds)
+def test_a_p_comes_apart_into_what_it_was_made_of(problem, seed):
+    sample, mu, _, _, _, W = parts(problem)
     rng = np.random.default_rng(seed)
     lam, rho = rng.standard_normal(2), rng.standard_normal(sample.roles.shape)
     found = decompose(reconstruct(lam, rho, mu, sample.noise, W), mu, sample.noise, W)
@@ -128,10 +146,10 @@ def test_a_p_outside_the_span_leaves_a_residual():
 def test_nearly_dependent_directions_are_told_by_condition_and_cutoff():
     directions, q = [[1, 0, 0], [1, 1e-9, 0]], [0, 1, 0]
     with pytest.warns(RuntimeWarning, match="condition number 2.0e[+]09"):
-        coefficients, rank, condition, cutoff, unique, residual = span_coefficients(directions, q)
+        coefficients, rank, condition, cutoff, unique, residual = _span_coefficients(directions, q)
     np.testing.assert_allclose(coefficients, [-1e9, 1e9], rtol=1e-6)
     assert (rank, unique) == (2, True) and cutoff < 1e-14 and residual < 1e-6
-    coefficients, rank, condition, cutoff, unique, residual = span_coefficients(directions, q, rcond=1e-8)
+    coefficients, rank, condition, cutoff, unique, residual = _span_coefficients(directions, q, rcond=1e-8)
     np.testing.assert_allclose(coefficients, [2.5e-10, 2.5e-10], rtol=1e-6)
     assert (rank, condition, unique) == (1, 1, False) and cutoff == pytest.approx(1e-8 * np.sqrt(2))
     assert residual == pytest.approx(1)
@@ -140,7 +158,7 @@ def test_nearly_dependent_directions_are_told_by_condition_and_cutoff():
 def test_an_exact_repeat_is_one_direction():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        coefficients, rank, *_, unique, residual = span_coefficients([[1, 2], [1, 2]], [2, 4])
+        coefficients, rank, *_, unique, residual = _span_coefficients([[1, 2], [1, 2]], [2, 4])
     np.testing.assert_allclose(coefficients, [1, 1])
     assert rank == 1 and not unique and residual < 1e-15
 

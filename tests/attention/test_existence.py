@@ -17,6 +17,7 @@ from scipy import stats
 from refimpl.attention import conditions, data, existence, good_run, model
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import wishart
+from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import softmax
 from tests.strategies import logits
 
@@ -40,19 +41,17 @@ class Run(NamedTuple):
 def runs(C=8.0, place=0.0, T=4, relevant=1, weak=2, times=6, factor=1.0):
     """Good runs with a noisy sample at the smallest setting for C; beta_j = factor / n."""
     n = math.ceil(C * math.log(1 / DELTA))
-    s = conditions.smallest_setting(n, T, DELTA, C, place, strong=False)
-    k = good_run.constants(s.trace, 1.0, n, T, DELTA, margin=0.5)
+    s = conditions.smallest_setting(n, T, DELTA, C, place, strong=False)._replace(relevant=relevant, weak=weak)
+    k = good_run.constants(s, margin=0.5)
     found = []
     for rng in np.random.default_rng(0).spawn(10 * times):
-        sample, mu, Sigma = wishart.draw_training(
-            rng, n, s.norm, s.trace, T, relevant, weak, s.weak_scale, s.noise_rate
-        )
+        sample, mu, Sigma = wishart.draw_training(rng, s)
         noisy, tokens = existence.memorised_tokens(sample)
-        good = min(good_run.good_run(sample, mu, s.trace, s.noise_rate, DELTA, k).values()) >= 1
+        good = min(good_run.good_run(sample, mu, s, k).values()) >= 1
         if good and len(noisy) and len(found) < times:
             beta = np.full(len(noisy), factor / n)
             v = existence.direction(mu, sample.noise, noisy, tokens, beta)
-            R = max(existence.least_scale(s, beta, k.c2, relevant))
+            R = max(existence.least_scale(s, beta, k.c2))
             found.append(Run(s, k, sample, mu, Sigma, noisy, tokens, beta, v, R))
     assert len(found) == times
     return found
@@ -66,12 +65,57 @@ SETTINGS = [
 ]
 
 
+def clean(run, m):
+    """The setting of m clean samples in the space that the run was drawn in; data.draw takes its signals."""
+    return run.setting._replace(n=m, noise_rate=0, d=len(run.Sigma), Sigma=run.Sigma)
+
+
 def errors(run, p, m, seed):
-    """Wrong signs among m clean test samples, zero counting as wrong; a run's own law of roles."""
-    s, roles = run.setting, run.sample.roles
-    relevant, weak = np.sum(roles[0] == data.RELEVANT), np.sum(np.abs(roles[0]) == 1)
-    test = data.draw(np.random.default_rng(seed), m, run.mu, s.T, relevant, weak, s.weak_scale, 0.0, run.Sigma)
+    """Wrong signs among m clean test samples, zero counting as wrong."""
+    test = data.draw(np.random.default_rng(seed), clean(run, m), run.mu)
     return int(np.sum(test.Y_star * model.output(test.X, p, linear_head(run.mu)) <= 0))
+
+
+@pytest.mark.states("attention Section C.1")
+def test_the_bounds_and_requirements_by_hand():
+    """|mu| = 2, rho = 1/2, Tr = 64, log(Tn/delta) = 4, c1 = 1/8, c2 = 1/4, 1/C' = 1/2: S = 1, Q = 4.
+    beta = (1, 2): B = 3."""
+    s = Setting(n=2, T=3, d=64, norm=2, weak_scale=0.5, delta=6 * math.exp(-4))
+    k = good_run.Constants(0.5, 0.125, 0.25, 0.1)
+    bounds = existence.logit_bounds(s, [1.0, 2.0], k)
+    assert bounds["Eq. 104"] == pytest.approx((4 - 5 - 12, 2))
+    assert bounds["Eq. 105"] == pytest.approx((2 + 3.5 + 12, 1))
+    np.testing.assert_allclose(bounds["Eq. 116"][0], [2 + 8.5 + 20 - 16, 2 + 8.5 + 16 - 32])
+    np.testing.assert_allclose(bounds["Eq. 116"][1], [-8, -16])
+    assert existence.requirements(s, [1.0, 2.0], k) == pytest.approx(
+        {
+            "Eq. 104, signal": 1 / 5,
+            "Eq. 104, noise": 1 / 12,
+            "Eq. 105": 1 / 17.5,
+            "Eq. 116, A1": 8 / 2,
+            "Eq. 116, A2": 8 / 8.5,
+            "Eq. 116, Eq. 44": 8 / 20,
+            "Eq. 116, norm": 0.5,
+            "Eq. 120": 2 / 3,
+        }
+    )
+    noisy, clean = existence.least_scale(s, [1.0, 2.0], 0.25)
+    assert noisy == pytest.approx(8 / 64 * math.log(2 * 1.5 * 2 / 0.5)) and clean == pytest.approx(
+        math.log(2 * 1.5 * 2)
+    )
+    least, most = existence.memory_attention(s, 0.5, [1.0, 2.0])
+    np.testing.assert_allclose(most, [math.exp(-4), math.exp(-8)])
+    np.testing.assert_allclose(least, [1 - 2 * math.exp(-4), 1 - 2 * math.exp(-8)])
+
+
+@pytest.mark.states("attention Section C.1")
+def test_eq_101_by_hand():
+    """T = 4, one relevant token, gaps 2, 3, 3: 1 - 3 e^-2. Then three relevant ones, all gaps 2: 1 - e^-2 / 3, close to
+    1 / (1 + e^-2 / 3)."""
+    left, right = existence.relevant_attention([[3.0, 1.0, 0.0, 0.0]], [[2, 1, -1, 0]])
+    assert right == pytest.approx(1 - 3 * math.exp(-2)) and left > right
+    left, right = existence.relevant_attention([[2.0, 2.0, 2.0, 0.0]], [[2, 2, 2, 0]])
+    assert right == pytest.approx(1 - math.exp(-2) / 3) and left == pytest.approx(1 / (1 + math.exp(-2) / 3))
 
 
 @pytest.mark.states("attention Theorem 4.1")
@@ -89,12 +133,12 @@ def test_every_label_is_fitted_and_test_samples_are_right(case, larger):
 
 @pytest.mark.states("attention Theorem 4.1")
 def test_it_does_so_with_probability_one_minus_delta():
-    # 50 training samples at C = 8, good or not; a failure is a label not fitted, or one wrong among 60 n test samples
+    """50 training samples at C = 8, good or not; a failure is a label not fitted, or one wrong of 60 n test samples."""
     s, failed = runs()[0].setting, 0
     for seed, rng in enumerate(np.random.default_rng(0).spawn(50)):
-        sample, mu, Sigma = wishart.draw_training(rng, s.n, s.norm, s.trace, s.T, 1, 2, s.weak_scale, s.noise_rate)
+        sample, mu, Sigma = wishart.draw_training(rng, s)
         v = existence.direction(mu, sample.noise, *existence.memorised_tokens(sample), 1 / s.n)
-        p = existence.solution(v, max(existence.least_scale(s, 1 / s.n, math.sqrt(14 / 3), 1)))
+        p = existence.solution(v, max(existence.least_scale(s, 1 / s.n, math.sqrt(14 / 3))))
         fitted = np.all(sample.Y * model.output(sample.X, p, linear_head(mu)) > 0)
         failed += not fitted or errors(Run(s, None, sample, mu, Sigma, *[None] * 5), p, 60 * s.n, seed) > 0
     assert stats.beta.ppf(0.99, failed + 1, 50 - failed) <= DELTA
@@ -118,7 +162,7 @@ def test_without_memory_the_noisy_are_not_fitted_and_with_too_much_test_samples_
 def test_the_solution_with_an_orthogonal_w_is_the_same_model():
     rng, d, n, T = np.random.default_rng(0), 120, 8, 4
     mu = data.signals(12.0, d)
-    sample = data.draw(rng, n, mu, T, 1, 2, 0.2, 0.4)
+    sample = data.draw(rng, Setting(n=n, T=T, d=d, norm=12.0, noise_rate=0.4))
     noisy, tokens = existence.memorised_tokens(sample)
     assert len(noisy)
     v = existence.direction(mu, sample.noise, noisy, tokens, np.full(len(noisy), 1.0))
@@ -149,66 +193,105 @@ def test_eq_101_for_any_logits(z, seed):
     assert np.all(left >= right - 1e-12)
 
 
-@pytest.mark.states("attention Section C.1")
-def test_eq_101_by_hand():
-    # T = 4, one relevant, gaps 2, 3, 3: 1 - 3 e^-2
-    left, right = existence.relevant_attention([[3.0, 1.0, 0.0, 0.0]], [[2, 1, -1, 0]])
-    assert right == pytest.approx(1 - 3 * math.exp(-2)) and left > right
-    # with three relevant of four, all gaps 2: 1 - e^-2 / 3, close to 1 / (1 + e^-2 / 3)
-    left, right = existence.relevant_attention([[2.0, 2.0, 2.0, 0.0]], [[2, 2, 2, 0]])
-    assert right == pytest.approx(1 - math.exp(-2) / 3) and left == pytest.approx(1 / (1 + math.exp(-2) / 3))
+def on_clean(run):
+    """Products with v of each clean sample's tokens, and which of them are relevant."""
+    clean = run.sample.Y == run.sample.Y_star
+    return run.sample.X[clean] @ run.v, run.sample.roles[clean] == data.RELEVANT
 
 
 @pytest.mark.states("attention Section C.1")
 @pytest.mark.parametrize("case", SETTINGS)
-def test_every_inequality_of_the_overfitting_part(case):
+def test_eq_104_on_every_clean_sample(case):
     for run in runs(**case):
-        s, k, sample = run.setting, run.k, run.sample
-        log, nu = math.log(s.n * s.T / DELTA), linear_head(run.mu)
-        products = sample.X @ run.v
-        clean, own = sample.Y == sample.Y_star, sample.roles == data.RELEVANT
-        bounds = existence.logit_bounds(s, run.beta, k)
-        # Eqs. 104, 105
-        least, half = bounds["Eq. 104"]
-        assert np.min(products[clean][own[clean]]) >= least >= half == s.norm**2 / 2
-        most, quarter = bounds["Eq. 105"]
-        assert np.max(products[clean][~own[clean]]) <= most <= quarter == s.norm**2 / 4
-        # Eq. 116
-        for j, u, bound, simple, beta in zip(run.noisy, run.tokens, *bounds["Eq. 116"], run.beta):
-            gaps = np.delete(products[j] - products[j, u], u)
-            assert np.max(gaps) <= bound <= simple == pytest.approx(-beta * s.trace / 8)
-        # Eqs. 101, 113, 114 at R
-        attention = softmax(run.R * products)
-        mass, right = existence.relevant_attention(run.R * products[clean], sample.roles[clean])
-        zeta = own[0].mean()
-        through = 1 - (1 - zeta) / zeta * math.exp(-run.R * s.norm**2 / 4)
-        assert np.all(mass >= right) and np.all(right >= through - 1e-9)
-        least, most = existence.memory_attention(s, run.R, run.beta)
-        picked = attention[run.noisy, run.tokens]
-        assert np.all(picked >= least)
-        rest = attention[run.noisy].copy()
-        rest[np.arange(len(run.noisy)), run.tokens] = 0
-        assert np.all(rest <= most[:, None])
-        # Eqs. 111, 120: the outputs through Lemma C.2
-        a = nu @ run.mu[0]
-        e = 2 * k.c2 * a / s.norm * math.sqrt(log)
-        f, rho = sample.Y * model.output(sample.X, run.R * run.v, nu), s.weak_scale
-        assert np.all(f[clean] >= a - e - (1 - through) * a * (1 + rho)) and a - e - (1 - through) * a * (1 + rho) > 0
-        lower = a * rho - e - (1 - least) * a * (1 + rho)
-        assert np.all(f[run.noisy] >= lower)
-        assert np.all((1 - least) * s.norm * (1 + rho) <= k.c2 * math.sqrt(log) * (1 + 1e-6))
-        assert np.all(lower >= a / s.norm * (rho * s.norm - 3 * k.c2 * math.sqrt(log)) * (1 - 1e-6))
-        assert np.all(lower > 0)
+        least, half = existence.logit_bounds(run.setting, run.beta, run.k)["Eq. 104"]
+        products, own = on_clean(run)
+        assert np.min(products[own]) >= least >= half == run.setting.norm**2 / 2
+
+
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.parametrize("case", SETTINGS)
+def test_eq_105_on_every_clean_sample(case):
+    for run in runs(**case):
+        most, quarter = existence.logit_bounds(run.setting, run.beta, run.k)["Eq. 105"]
+        products, own = on_clean(run)
+        assert np.max(products[~own]) <= most <= quarter == run.setting.norm**2 / 4
+
+
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.parametrize("case", SETTINGS)
+def test_eq_116_on_every_noisy_sample(case):
+    for run in runs(**case):
+        bounds = existence.logit_bounds(run.setting, run.beta, run.k)["Eq. 116"]
+        for j, u, bound, simple, beta in zip(run.noisy, run.tokens, *bounds, run.beta):
+            products = run.sample.X[j] @ run.v
+            gaps = np.delete(products - products[u], u)
+            assert np.max(gaps) <= bound <= simple == pytest.approx(-beta * run.setting.trace / 8)
+
+
+def relevant_floor(run):
+    """Eq. 101 through Eqs. 104 and 105: R m^2/4 is the least gap of logits on a clean sample."""
+    zeta = run.setting.relevant / run.setting.T
+    return 1 - (1 - zeta) / zeta * math.exp(-run.R * run.setting.norm**2 / 4)
+
+
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.parametrize("case", SETTINGS)
+def test_eq_101_on_every_clean_sample(case):
+    for run in runs(**case):
+        products, own = on_clean(run)
+        mass, right = existence.relevant_attention(run.R * products, np.where(own, data.RELEVANT, data.IRRELEVANT))
+        assert np.all(mass >= right) and np.all(right >= relevant_floor(run) - 1e-9)
+
+
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.parametrize("case", SETTINGS)
+def test_eqs_113_and_114_on_every_noisy_sample(case):
+    for run in runs(**case):
+        least, most = existence.memory_attention(run.setting, run.R, run.beta)
+        attention = softmax(run.R * (run.sample.X[run.noisy] @ run.v))
+        own = np.arange(run.setting.T) == run.tokens[:, None]
+        assert np.all(attention[own] >= least)
+        assert np.all(np.where(own, 0, attention) <= most[:, None])
+
+
+def outputs(run):
+    """Y f of every sample at R, and Lemma C.2's a and e."""
+    nu = linear_head(run.mu)
+    a = nu @ run.mu[0]
+    e = 2 * run.k.c2 * a / run.setting.norm * math.sqrt(math.log(run.setting.n * run.setting.T / DELTA))
+    return run.sample.Y * model.output(run.sample.X, run.R * run.v, nu), a, e
+
+
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.parametrize("case", SETTINGS)
+def test_eq_111_every_clean_label_is_fitted_through_lemma_c_2(case):
+    for run in runs(**case):
+        f, a, e = outputs(run)
+        lower = a - e - (1 - relevant_floor(run)) * a * (1 + run.setting.weak_scale)
+        assert np.all(f[run.sample.Y == run.sample.Y_star] >= lower) and lower > 0
+
+
+@pytest.mark.states("attention Section C.1")
+@pytest.mark.parametrize("case", SETTINGS)
+def test_eq_120_every_noisy_label_is_fitted_through_lemma_c_2(case):
+    for run in runs(**case):
+        (f, a, e), s, c2 = outputs(run), run.setting, run.k.c2
+        root, rho = math.sqrt(math.log(s.n * s.T / DELTA)), s.weak_scale
+        lost = 1 - existence.memory_attention(s, run.R, run.beta)[0]
+        lower = a * rho - e - lost * a * (1 + rho)
+        assert np.all(f[run.noisy] >= lower) and np.all(lower > 0)
+        assert np.all(lost * s.norm * (1 + rho) <= c2 * root * (1 + 1e-6))
+        assert np.all(lower >= a / s.norm * (rho * s.norm - 3 * c2 * root) * (1 - 1e-6))
 
 
 @pytest.mark.states("attention Section C.1")
 @pytest.mark.parametrize("place", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("C", [8.5, 16.0, 64.0])
 def test_the_assumptions_grant_what_the_proof_requires_from_c_8_on(C, place):
-    # beta_j = 1/n, |N| <= n/4. The tightest is (A1): Tr / (8n) >= (1 - rho) |mu|^2
+    """beta_j = 1/n, |N| <= n/4. The tightest is (A1): Tr / (8n) >= (1 - rho) |mu|^2."""
     n = math.ceil(C * math.log(1 / DELTA))
     s = conditions.smallest_setting(n, 4, DELTA, C, place, strong=False)
-    k = good_run.constants(s.trace, 1.0, n, 4, DELTA, 0.5)
+    k = good_run.constants(s, 0.5)
     slacks = existence.requirements(s, np.full(n // 4, 1 / n), k)
     assert min(slacks.values()) >= 1
     assert slacks["Eq. 116, A1"] == pytest.approx(C / 8 / (1 - s.weak_scale), rel=1e-6)
@@ -217,42 +300,9 @@ def test_the_assumptions_grant_what_the_proof_requires_from_c_8_on(C, place):
 
 
 @pytest.mark.states("attention Section C.1")
-def test_the_bounds_and_requirements_by_hand():
-    # |mu| = 2, rho = 1/2, Tr = 64, log(Tn/delta) = 4, c1 = 1/8, c2 = 1/4, 1/C' = 1/2: S = 1, Q = 4; beta = (1, 2), B
-    # = 3
-    s = conditions.Setting(2, 3, 64, 2, 0.5, 0.1, 1, 1, 6 * math.exp(-4))
-    k = good_run.Constants(0.5, 0.125, 0.25, 0.1)
-    bounds = existence.logit_bounds(s, [1.0, 2.0], k)
-    assert bounds["Eq. 104"] == pytest.approx((4 - 5 - 12, 2))
-    assert bounds["Eq. 105"] == pytest.approx((2 + 3.5 + 12, 1))
-    np.testing.assert_allclose(bounds["Eq. 116"][0], [2 + 8.5 + 20 - 16, 2 + 8.5 + 16 - 32])
-    np.testing.assert_allclose(bounds["Eq. 116"][1], [-8, -16])
-    assert existence.requirements(s, [1.0, 2.0], k) == pytest.approx(
-        {
-            "Eq. 104, signal": 1 / 5,
-            "Eq. 104, noise": 1 / 12,
-            "Eq. 105": 1 / 17.5,
-            "Eq. 116, A1": 8 / 2,
-            "Eq. 116, A2": 8 / 8.5,
-            "Eq. 116, Eq. 44": 8 / 20,
-            "Eq. 116, norm": 0.5,
-            "Eq. 120": 2 / 3,
-        }
-    )
-    noisy, clean = existence.least_scale(s, [1.0, 2.0], 0.25, 1)
-    assert noisy == pytest.approx(8 / 64 * math.log(2 * 1.5 * 2 / 0.5)) and clean == pytest.approx(
-        math.log(2 * 1.5 * 2)
-    )
-    least, most = existence.memory_attention(s, 0.5, [1.0, 2.0])
-    np.testing.assert_allclose(most, [math.exp(-4), math.exp(-8)])
-    np.testing.assert_allclose(least, [1 - 2 * math.exp(-4), 1 - 2 * math.exp(-8)])
-
-
-@pytest.mark.states("attention Section C.1")
 def test_each_bound_is_attained_by_the_worst_noise():
-    # one noisy sample, beta = 1: noises built so that every product of (i)-(iii) is at its limit, Tr = |eps|^2, 1/C'
-    # = 0
-    # coordinates: the two signals, then one axis a token
+    """One noisy sample, beta = 1: noises built so that every product of (i)-(iii) is at its limit, Tr = |eps|^2,
+    1/C' = 0. The coordinates are the two signals', then one axis a token."""
     m, S, Q, rho, trace = 10.0, 3.0, 2.0, 0.25, 5000.0
     noise = np.zeros((3, 6))  # the clean sample's R and W tokens, and u_j
     x = S / m
@@ -261,7 +311,7 @@ def test_each_bound_is_attained_by_the_worst_noise():
     noise[1, :2], noise[1, 2] = x, (Q + 2 * x**2) / memory[2]
     mu = data.signals(m, 6)
     v = existence.direction(mu, memory[None, None], np.array([0]), np.array([0]), 1.0)
-    s = conditions.Setting(2, 3, trace, m, rho, 0.1, 1, 1, 6 * math.exp(-4))
+    s = Setting(n=2, T=3, d=5000, norm=m, weak_scale=rho, delta=6 * math.exp(-4))
     k = good_run.Constants(0.0, Q / math.sqrt(trace) / 4, S / m / 2, 0.1)
     bounds = existence.logit_bounds(s, [1.0], k)
     assert (mu[0] + noise[0]) @ v == pytest.approx(bounds["Eq. 104"][0], rel=1e-12)
@@ -273,25 +323,25 @@ def test_each_bound_is_attained_by_the_worst_noise():
 @pytest.mark.states("attention Section C.1")
 @pytest.mark.erratum("attention-c1-scale-clean")
 def test_the_scale_that_fits_the_noisy_samples_need_not_fit_the_clean():
-    # C = 8, |mu| = 1e6, (A2) and rho <= 1/C with equality: Tr is 6e4 times (A1)'s, and the R of Eq. 120 leaves
-    # attention on
-    # clean samples uniform. T = 16, one relevant token; a clean sample has 14 weak tokens against its label, one for it
+    """C = 8, |mu| = 1e6, (A2) and rho <= 1/C with equality: Tr is 6e4 times (A1)'s, and the R of Eq. 120 leaves
+    attention on clean samples uniform. T = 16, one relevant token; a clean sample has 14 weak tokens against its label,
+    one for it."""
     n, T, C, m, rng = 19, 16, 8.0, 1e6, np.random.default_rng(0)
     d = int((m / (C * math.sqrt(math.log(n * T / DELTA)))) ** 4 * (1 - 1e-9))
-    s = conditions.Setting(n, T, d, m, 1 / C, 1 / C, 1.0, 1.0, DELTA)
+    s = Setting(n=n, T=T, d=d, norm=m, weak=15, weak_scale=1 / C, noise_rate=1 / C, delta=DELTA)
     assert min(conditions.assumptions(s, C).values()) >= 1 and n >= C * math.log(1 / DELTA)
-    sample, mu, _ = wishart.draw_training(rng, n, m, d, T, 1, 15, s.weak_scale, s.noise_rate)
+    sample, mu, _ = wishart.draw_training(rng, s)
     i = int(np.flatnonzero(sample.Y == sample.Y_star)[0])
     roles = sample.roles.copy()
     roles[i, 1:] = np.where(np.arange(15) == 0, sample.Y[i], -sample.Y[i])
     sample = sample._replace(roles=roles, X=data.signal_of(sample.Y_star, roles, 1 / C) @ mu + sample.noise)
-    k = good_run.constants(d, 1.0, n, T, DELTA, 0.5)
-    assert min(good_run.good_run(sample, mu, d, s.noise_rate, DELTA, k).values()) >= 1
+    k = good_run.constants(s, 0.5)
+    assert min(good_run.good_run(sample, mu, s, k).values()) >= 1
     noisy, tokens = existence.memorised_tokens(sample)
     beta = np.full(len(noisy), 1 / n)
     v, nu = existence.direction(mu, sample.noise, noisy, tokens, beta), linear_head(mu)
     assert min(existence.requirements(s, beta, k).values()) >= 1
-    for_noisy, for_clean = existence.least_scale(s, beta, k.c2, 1)
+    for_noisy, for_clean = existence.least_scale(s, beta, k.c2)
     f = sample.Y * model.output(sample.X, existence.solution(v, for_noisy), nu)
     assert np.all(f[noisy] > 0) and f[i] < 0
     # uniform attention: (1 + (1 - 14) / 8) / 16 of a = 1 / sqrt 2
@@ -306,10 +356,9 @@ def test_on_the_event_a_test_sample_has_the_same_bounds_and_the_event_is_likely(
     m, missed = 500, 0
     for seed, run in enumerate(runs(**case)):
         s, k, rng = run.setting, run.k, np.random.default_rng(seed)
-        relevant, weak = (int(np.sum(np.isin(run.sample.roles[0], r))) for r in ([2], [1, -1]))
-        test = data.draw(rng, m, run.mu, s.T, relevant, weak, s.weak_scale, 0.0, run.Sigma)
+        test = data.draw(rng, clean(run, m), run.mu)
         beyond = rng.chisquare(s.trace - len(run.Sigma), (m, s.T))  # the norm off the training's space
-        slack = good_run.good_test(test.noise, run.sample.noise, run.mu, s.trace, DELTA, k, beyond)
+        slack = good_run.good_test(test.noise, run.sample.noise, run.mu, s, k, beyond)
         event = np.min(list(slack.values()), axis=0) >= 1
         missed += m - int(event.sum())
         products, own = test.X @ run.v, test.roles == data.RELEVANT
@@ -329,7 +378,7 @@ def test_the_error_bound_by_hand():
 
 def test_no_noisy_sample_leaves_the_signals_alone():
     mu = data.signals(2.0, 3)
-    sample = data.draw(np.random.default_rng(0), 3, mu, 4, 1, 2, 0.1, 0.0)
+    sample = data.draw(np.random.default_rng(0), Setting(n=3, T=4, d=3, norm=2.0, noise_rate=0))
     noisy, tokens = existence.memorised_tokens(sample)
     np.testing.assert_array_equal(existence.direction(mu, sample.noise, noisy, tokens, 0.1), mu.sum(axis=0))
 
@@ -353,5 +402,5 @@ def test_a_noisy_sample_without_a_token_for_its_label_and_a_sample_of_relevant_t
     sample = data.Sample(X, np.array([1.0]), np.array([-1.0]), X, np.array([[2, -1, 0]]))
     with pytest.raises(ValueError, match="^sample: "):
         existence.memorised_tokens(sample)
-    with pytest.raises(ValueError, match="^relevant: "):
-        existence.least_scale(runs()[0].setting, [0.1], 1.0, runs()[0].setting.T)
+    with pytest.raises(ValueError, match="^T: "):
+        existence.least_scale(Setting(T=8, relevant=8), [0.1], 1.0)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, norm
+from scipy.stats import norm
 
-from refimpl.attention import conditions, data, decomposition, generalization, uncertainty, updates
+from refimpl.attention import conditions, data, decomposition, generalization, uncertainty
 from refimpl.attention.head import linear_head
 from refimpl.attention.model import output
 from refimpl.attention.runs import fresh, gram, trials
+from refimpl.attention.scores import ScoreScale, score_scale
+from refimpl.attention.setting import Setting, log_factor
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds
 
@@ -21,9 +23,8 @@ HARMLESS = 0.1 / 12  # delta / n of Eq. 12
 @functools.cache
 def trial(T, relevant, flips, log_times, seed=0, n=12, C=5):
     """The smallest setting of the strong assumptions, delta = 0.1, and `flips` wrong labels in the two classes."""
-    s = conditions.smallest_setting(n, T, 0.1, C)
-    rng = np.random.default_rng(seed)
-    return s, trials.run(rng, log_times, n, s.norm, int(s.trace), T, relevant, 2, s.weak_scale, flips=flips)
+    s = conditions.smallest_setting(n, T, 0.1, C)._replace(relevant=relevant)
+    return s, trials.run(np.random.default_rng(seed), log_times, s, flips)
 
 
 def class_sums(run, k):
@@ -44,8 +45,23 @@ def one_step(s, Y, Y_star, roles, weak_scale, a, shift=0.0):
         z = np.maximum(np.log(s), -200)
     lam = decomposition.signal_update(decomposition.noise_update(z, gamma, Y, len(Y)), carried)
     totals = uncertainty.add(uncertainty.start(s), s, roles == data.RELEVANT)
-    where = generalization.spread(a, float(np.max(np.abs(shift))))
-    return lam, *generalization.signal_bounds(totals, Y, Y_star, roles, weak_scale, where, 1.0)
+    scale = ScoreScale(a, float(np.max(np.abs(shift))))
+    return lam, *generalization.signal_bounds(totals, Y, Y_star, roles, weak_scale, scale, 1.0)
+
+
+@pytest.mark.states("attention Section E.2.3", "attention Lemma A.5")
+def test_the_benign_conditions_by_hand():
+    """|mu| = 2, Tr = 16, log(Tn/delta) = 4: sqrt(log) / |mu| = 1 and sqrt(Tr) log / |mu|^2 = 4, the larger one; then
+    |mu| = 8, where they are 1/4 = 16/64, and Tr = 1, where they are 1 and 1."""
+    s = Setting(n=2, T=3, d=16, norm=2.0, delta=6 * np.exp(-4))
+    rho = [[0.1, -0.1, 0.1], [0.2, -0.2, -0.1]]  # of sum 0.8
+    got = generalization.benign_conditions([0.5, 0.25], rho, s)
+    expected = {"Eq. 226": 1.0, "Eq. 227": 0.5, "Eq. 228": 0.25 / (0.8 * 4), "Lemma A.5": 0.25 * np.sqrt(6) / 0.8}
+    assert got == pytest.approx(expected)
+    got = generalization.benign_conditions([0.25, 0.5], rho, s._replace(norm=8.0))
+    assert (got["Eq. 226"], got["Eq. 228"]) == pytest.approx((16, 0.25 / (0.8 * 0.25)))
+    assert generalization.benign_conditions([1, 1], rho, s._replace(norm=64.0))["Eq. 228"] == pytest.approx(32 / 0.8)
+    assert generalization.benign_conditions([1, 1], rho, s._replace(d=1))["Eq. 228"] == pytest.approx(1 / 0.8)
 
 
 @pytest.mark.states("attention Lemma E.1", "attention Eqs. 206-207")
@@ -56,7 +72,8 @@ def test_the_signal_coefficients_lie_within_their_bounds(seed, noise):
     n, T, d = int(rng.integers(1, 7)), int(rng.integers(4, 8)), 30
     mu, Sigma = data.signals(3.0, d), np.full(d, 1.0)
     Sigma[:2] = noise**2
-    sample = data.draw(rng, n, mu, T, int(rng.integers(1, T - 2)), 2, 0.2, 0.4, Sigma)
+    relevant = int(rng.integers(1, T - 2))
+    sample = data.draw(rng, Setting(n=n, T=T, d=d, norm=3.0, relevant=relevant, noise_rate=0.4, Sigma=Sigma))
     nu = linear_head(mu, rng.choice([0.3, 1.0]))
     M, gamma = gram.gram(sample.X, nu)
     totals, alpha = uncertainty.start(gamma), 0.1
@@ -64,8 +81,8 @@ def test_the_signal_coefficients_lie_within_their_bounds(seed, noise):
     rho = gram.descend(M, gamma, sample.Y, alpha, 30, record=lambda tau, rho, s: for_steps.append(s))
     for s in for_steps[:-1]:  # tau' < tau
         totals = uncertainty.add(totals, s, sample.roles == data.RELEVANT)
-    where = generalization.spread(*updates.score_scale(sample.noise, mu, nu))
-    low, high = generalization.signal_bounds(totals, sample.Y, sample.Y_star, sample.roles, 0.2, where, alpha / n)
+    scale = score_scale(sample.noise, mu, nu)
+    low, high = generalization.signal_bounds(totals, sample.Y, sample.Y_star, sample.roles, 0.2, scale, alpha / n)
     lam = decomposition.signal_update(rho, data.signal_of(sample.Y_star, sample.roles, 0.2))
     assert np.all(low <= lam + 1e-12) and np.all(lam <= high + 1e-12)
 
@@ -114,8 +131,8 @@ def test_the_quadratic_terms_and_those_of_the_noise_are_attained():
 @pytest.mark.states("attention Lemma E.1", "attention Eqs. 206-207")
 def test_the_loss_derivative_s_range_in_the_bounds():
     """c = a + e; a clean sample of the other class that is half way has |l'| well above the lower end."""
-    where = generalization.spread(2.0, 0.5)
-    assert (where.least, where.most) == pytest.approx((1 / (1 + np.exp(2.5)), 1 / (1 + np.exp(-2.5))))
+    least, most = generalization.slope_range(ScoreScale(2.0, 0.5))
+    assert (least, most) == pytest.approx((1 / (1 + np.exp(2.5)), 1 / (1 + np.exp(-2.5))))
     lam, low, high = one_step([[0.5, 0.5, 0]], [-1], [-1], [[2, 1, -1]], 0.05, 2.0)
     assert low[0] <= lam[0] <= high[0] and low[1] <= lam[1] <= high[1]
 
@@ -124,7 +141,7 @@ def test_the_loss_derivative_s_range_in_the_bounds():
 def test_the_coefficients_sum_the_updates_before_their_time():
     """At tau = 0 both are zero, though the first update is not; at tau = 1 it is that update alone."""
     mu = data.signals(3.0, 20)
-    sample = data.draw(np.random.default_rng(0), 3, mu, 4, 1, 2, 0.2, 0.0)
+    sample = data.draw(np.random.default_rng(0), Setting(n=3, T=4, d=20, norm=3.0, noise_rate=0))
     seen = []
     decomposition.recursion(sample, mu, linear_head(mu), 0.2, 0.1, 3, record=lambda tau, lam, rho: seen.append(lam))
     steps = np.diff(seen, axis=0)
@@ -140,22 +157,13 @@ def test_a_rho_of_constant_order_does_not_let_the_first_term_dominate():
     s, labels, roles = [[0.5, 0.5, 0]] * 2, [1, -1], np.array([[2, 1, -1]] * 2)
     totals = uncertainty.add(uncertainty.start(s), np.array(s), roles == data.RELEVANT)
     (left, right), (plus, minus) = uncertainty.eq_9(totals, labels, labels), uncertainty.eq_10(totals, labels, labels)
-    assert np.all(left == right) and plus == minus and np.all(uncertainty.noisy_sum(totals, labels, labels) == 0)
+    assert np.all(left == right) and plus == minus and np.all(uncertainty.eq_11(totals, labels, labels)[1] == 0)
     for rho, expected in ((0.05, 0.061), (0.3, 0.003), (0.5, -0.044)):
         lam, low, high = one_step(s, labels, labels, roles, rho, 0.7)
         assert lam[0] == pytest.approx(expected, abs=5e-4) and np.all(low <= lam) and np.all(lam <= high)
     most = conditions.weak_scale_limit(12, 4, 5)  # the right form: at (A'3)'s end half of the first term is left
     lam, low, _ = one_step(s, labels, labels, roles, most, 0.7)
     assert low[0] > 0 and lam[0] > 0.25 * 0.7 * 0.4 / 2
-
-
-@pytest.mark.erratum("attention-eq9-words")
-def test_two_relevant_tokens_accumulate_without_uncertainty():
-    """s = (1/2, 1/2, 0, 0) on R, R: S = 0, so no data point's S exceeds the clean sum; s (1 - s) = 1/4 does."""
-    s, roles = np.array([[0.5, 0.5, 0, 0], [1.0, 0, 0, 0]]), np.array([[2, 2, 1, -1]] * 2)
-    totals = uncertainty.add(uncertainty.start(s), s, roles == data.RELEVANT)
-    left, right = uncertainty.eq_9(totals, np.array([1, -1]), np.array([1, -1]))
-    assert np.all(left >= np.max(totals.uncertainty)) and np.all(left < 1e-3 * right)
 
 
 @pytest.mark.states("attention Lemma E.2")
@@ -190,18 +198,6 @@ def test_the_norm_s_ceiling_along_a_run(T, relevant, flips):
     assert generalization.norm_ceiling([0, 0], [[0.25, 0]], 3.0, 2.0) == 0.5
 
 
-@pytest.mark.states("attention Section E.2.3", "attention Lemma A.5")
-def test_the_benign_conditions_by_hand():
-    got = generalization.benign_conditions([0.5, 0.25], [[0.1, -0.1], [0.2, -0.2]], 2.0, 16.0, 1.0)
-    expected = {"Eq. 226": 1.0, "Eq. 227": 0.5, "Eq. 228": 0.25 / (0.6 * 1.0), "Lemma A.5": 0.25 * 2 / 0.6}
-    assert got == pytest.approx(expected)
-    got = generalization.benign_conditions([0.25, 0.5], [[0.3, -0.3]], 2.0, 1.0, 4.0)  # both ways of the max are 1
-    assert got["Eq. 228"] == pytest.approx(0.25 / 0.6)
-    assert generalization.benign_conditions([1, 1], [[0.5, -0.5]], 4.0, 1.0, 4.0)["Eq. 228"] == pytest.approx(2.0)
-    got = generalization.benign_conditions([0.25, 0.5], [[0.3, -0.3]], 2.0, 16.0, 4.0)  # sqrt(16) 4 / 4 against 1
-    assert got["Eq. 228"] == pytest.approx(0.25 / (0.6 * 4))
-
-
 BENIGN = (0.0, 5.0, 10.0, 40.0, 1000.0, 10_000.0)
 
 
@@ -212,17 +208,16 @@ def test_the_benign_case_in_the_theorem_s_regime(seed):
     """n = 12, T = 4, C = 5, d = 1e12, one wrong label in each class. From Eq. 11 with C_3 = 2 C_l half of the clean
     sum is left of Eq. 206, and a quarter after the terms in rho; then 2,000 fresh samples at each moment."""
     s, run = trial(4, 1, (1, 1), BENIGN, seed)
-    a, e = updates.score_scale(run.sample.noise, run.mu, run.nu)
-    where = generalization.spread(a, e)
+    scale = score_scale(run.sample.noise, run.mu, run.nu)
+    least, most_slope = generalization.slope_range(scale)
     left, ratio, over_noisy, _ = class_sums(run, -1)
-    assert np.all(left > 0.1) and 1 / 4 < ratio < 4 and np.all(over_noisy >= 2 * where.most / where.least)
+    assert np.all(left > 0.1) and 1 / 4 < ratio < 4 and np.all(over_noisy >= 2 * most_slope / least)
     many = [np.repeat(labels[None], len(BENIGN), axis=0) for labels in (run.sample.Y, run.sample.Y_star)]
-    clean = uncertainty.clean_sum(run.path.totals, *many)
+    clean, _ = uncertainty.eq_11(run.path.totals, *many)
     V = np.max(np.diag(run.M))
     for k in range(2, len(BENIGN)):  # fitted from log t = 10 on
-        assert np.all(run.margins[k] > 0) and np.all(run.lam[k] >= where.least / 4 * a / V * clean[k])
-    log = conditions.log_factor(12, 4, 0.1)
-    parts = generalization.benign_conditions(run.lam[-1], run.path.rho[-1], s.norm, s.trace, log)
+        assert np.all(run.margins[k] > 0) and np.all(run.lam[k] >= least / 4 * scale.a / V * clean[k])
+    parts = generalization.benign_conditions(run.lam[-1], run.path.rho[-1], s)
     assert parts["Eq. 226"] > 5 and parts["Eq. 227"] > 1 / 4 and parts["Eq. 228"] > 1 and parts["Lemma A.5"] > 1 / 4
     for k in range(len(BENIGN)):
         wrong, (_, most), attention = trials.generalize(run, k, np.random.default_rng(seed), 2000)
@@ -243,14 +238,15 @@ def test_the_harmful_case(n, T, relevant, kept, C_3):
     Y_star = np.random.default_rng(0).choice([-1.0, 1.0], n)  # what the trial draws first
     flips = tuple(int(np.sum(Y_star == c)) - kept for c in (1, -1))
     s, run = trial(T, relevant, flips, (0.0, 40.0, 300_000.0), n=n)
-    where = generalization.spread(*updates.score_scale(run.sample.noise, run.mu, run.nu))
+    scale = score_scale(run.sample.noise, run.mu, run.nu)
+    least, most = generalization.slope_range(scale)
     left, ratio, _, over_clean = class_sums(run, -1)
-    assert np.all(over_clean > (C_3 or 2 * where.most / where.least)) and 1 / 4 < ratio < 4
+    assert np.all(over_clean > (C_3 or 2 * most / least)) and 1 / 4 < ratio < 4
     assert min(conditions.strong_assumptions(s, 5).values()) >= 1 and sum(flips) / n > 1 / 5
     assert np.all(left > 1 / 20) if T == 3 else np.all(left < 1e-4)
     assert np.all(run.margins[1:] > 0) and np.all(run.lam[-1] < 0)
     totals = uncertainty.Totals(*(part[-1] for part in run.path.totals))
-    rest = (run.sample.Y, run.sample.Y_star, run.sample.roles, run.weak_scale, where)
+    rest = (run.sample.Y, run.sample.Y_star, run.sample.roles, s.weak_scale, scale)
     low, high = generalization.signal_bounds(totals, *rest, 1 / np.max(np.diag(run.M)))
     assert np.all(low <= run.lam[-1]) and np.all(run.lam[-1] <= high)
     assert C_3 or np.all(high < 0)
@@ -259,52 +255,31 @@ def test_the_harmful_case(n, T, relevant, kept, C_3):
     assert trials.generalize(run, 1, np.random.default_rng(0), 2000)[0] == 0
 
 
-@pytest.mark.states("attention Eq. 9")
-def test_eq_9_has_no_absolute_constant_in_the_regime():
-    """d = 1e18, log t = 1,000. |R| = 1: the ratio of Eq. 9 is of the order of rho, which (A'3) lets go to 0, exponent
-    within 0.05 of 1 over two decades; the weak tokens' rivalry lasts 1/rho times as long as the relevant ones' lead.
-    |R| = 2: two relevant tokens, told apart by the noise alone, accumulate without bound; the ratio is below 1e-3."""
-    scales, ratios = [1e-2, 1e-3, 1e-4], []
-    for rho in scales:
-        run = trials.run(np.random.default_rng(0), (1000.0,), 12, 3e6, 10**18, 4, 1, 2, rho, flips=(1, 1))
-        ratios.append(class_sums(run, 0)[0].min())
-    assert abs(np.polyfit(np.log(scales), np.log(ratios), 1)[0] - 1) < 0.05 and ratios[0] < 0.2
-    run = trials.run(np.random.default_rng(0), (1000.0,), 12, 3e6, 10**18, 5, 2, 2, 1e-2, flips=(1, 1))
-    assert class_sums(run, 0)[0].max() < 1e-3
-
-
-@pytest.mark.states("attention Eq. 12")
-@pytest.mark.parametrize("wrong, size", [(0, 50), (50, 50), (7, 50)])
-def test_the_interval_is_clopper_and_pearson_s(wrong, size):
-    exact = binomtest(wrong, size).proportion_ci(0.99, method="exact")
-    assert generalization.binomial_interval(wrong, size) == pytest.approx((exact.low, exact.high))
-
-
 @pytest.mark.states("attention Eq. 12")
 def test_the_error_of_uniform_attention():
     """Against 40,000 samples at norm 3, T = 6, |R| = 1, |W| = 4, rho = 0.4, sigma = 1.5: 3.5 standard errors."""
-    mu = data.signals(3.0, 4)
-    sample = data.draw(np.random.default_rng(0), 40_000, mu, 6, 1, 4, 0.4, 0.0, 1.5**2)
+    sizes = dict(n=40_000, T=6, d=4, norm=3.0, weak=4, weak_scale=0.4)
+    setting, mu = Setting(**sizes, noise_rate=0, Sigma=1.5**2), data.signals(3.0, 4)
+    sample = data.draw(np.random.default_rng(0), setting)
     wrong = np.mean(output(sample.X, np.zeros(4), linear_head(mu)) * sample.Y_star <= 0)
-    right = np.exp(generalization.uniform_error(3.0, 6, 1, 4, 0.4, 1.5))
+    right = np.exp(generalization.uniform_error(setting))
     assert abs(wrong - right) < 3.5 * np.sqrt(right / 40_000) and 0.1 < right < 0.4
     picked = np.mean((sample.X[:, 0] @ linear_head(mu)) * sample.Y_star <= 0)
     right = np.exp(generalization.picked_error(3.0, 1.5))
     assert abs(picked - right) < 3.5 * np.sqrt(right / 40_000)
-    both = generalization.uniform_error(12.0, 4, 1, 2, 0.9)  # |W| = 2, one of each sign: Phi(-12 / sqrt 8)
-    assert both == pytest.approx(norm.logcdf(-12 / np.sqrt(8)))
+    both = Setting(T=4, norm=12.0, weak_scale=0.9)  # |W| = 2, one of each sign: Phi(-12 / sqrt 8)
+    assert generalization.uniform_error(both) == pytest.approx(norm.logcdf(-12 / np.sqrt(8)))
 
 
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda: generalization.binomial_interval(5, 3), "wrong"),
         (lambda: generalization.norm_floor(1.0, 2.0, 3), "s_top"),
         (lambda: generalization.norm_floor(0.5, 0.0, 3), "s_top"),
         (lambda: generalization.event_shares([0.1, 0.2], [1, 1], 0.1), "Y_star"),
         (lambda: generalization.event_shares([0.1, 0.2], [1, 0], 0.1), "Y_star"),
-        (lambda: generalization.uniform_error(3.0, 4, 3, 2, 0.1), "T"),
-        (lambda: generalization.uniform_error(3.0, 0, 1, 2, 0.1), "T"),
+        (lambda: generalization.uniform_error(Setting(T=4, relevant=3)), "T"),
+        (lambda: generalization.uniform_error(Setting(d=2, Sigma=[1.0, 2.0])), "Sigma"),
         (lambda: one_step([[0.5, 0.5, 0]], [2], [1], [[2, 1, -1]], 0.1, 1.0), "Y"),
     ],
 )
@@ -317,9 +292,10 @@ def test_bad_arguments_are_named(call, said):
 def test_uniform_attention_meets_eq_12_throughout_the_regime():
     """p = 0 errs with probability below exp(-1e8) at d = 1e12; delta/n is met from |mu| = 6.7 on (T = 4, n = 12)."""
     s = conditions.smallest_setting(12, 4, 0.1, 5)
-    assert generalization.uniform_error(s.norm, 4, 1, 2, s.weak_scale) < -1e7
+    assert generalization.uniform_error(s) < -1e7
     assert generalization.picked_error(s.norm) < -1e8
-    below, above = (np.exp(generalization.uniform_error(norm, 4, 1, 2, 0.03)) for norm in (6.9, 6.7))
+    weak = s._replace(weak_scale=0.03)
+    below, above = (np.exp(generalization.uniform_error(weak._replace(norm=norm))) for norm in (6.9, 6.7))
     assert below < HARMLESS < above
 
 
@@ -335,7 +311,7 @@ def harmful_law(lam, noise, norm=1000.0):
 
 def fresh_outputs(law, weak_scale, size=40_000, T=4, seed=0):
     rng = np.random.default_rng(seed)
-    test = data.draw(rng, size, np.eye(2), T, 1, 2, weak_scale, 0.0)
+    test = data.draw(rng, Setting(n=size, T=T, weak_scale=weak_scale, noise_rate=0), np.eye(2))
     z, _, f = fresh.draw(rng, test.Y_star, test.roles, weak_scale, *law)
     return test, softmax(z), f
 
@@ -402,7 +378,7 @@ def test_no_threshold_makes_one_event_certain_and_the_other_a_fair_coin():
     test, s, f = fresh_outputs(harmful_law(np.array([-16, -16]) / 1e6, 2.0), 0.02, T=T)
     D = generalization.weak_difference(s, test.roles)
     agree = np.sign(f) == np.sign(D)
-    small, certain = 0.1 * np.sqrt(2 / T) / 20, 2 * np.sqrt(14 / 3) * np.sqrt(conditions.log_factor(n, T, 0.1)) / 20
+    small, certain = 0.1 * np.sqrt(2 / T) / 20, 2 * np.sqrt(14 / 3) * np.sqrt(log_factor(n, T, 0.1)) / 20
     above = (np.abs(D) >= small) & (np.abs(D) < 4 * small)
     assert np.sum(above) > 100 and np.mean(agree[above]) < 0.75  # as printed: f is of D's sign for certain
     inside = (np.abs(D) >= certain / 2) & (np.abs(D) < certain)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refimpl.attention import data, head, model, multiclass
+from refimpl.attention.setting import Setting
 from refimpl.calculus.differences import gradient_error
-from tests.strategies import attention_settings, seeds
+from tests.strategies import attention_problems, seeds
 
 sizes = st.sampled_from([(2, 3), (3, 3), (3, 4), (4, 4)])  # K, |W|
 rates = st.integers(0, 20).map(lambda k: Fraction(k, 20))
@@ -41,6 +42,13 @@ def test_linear_head_by_hand():
             head.linear_head(bad)
     with pytest.raises(ValueError, match="^norm: "):
         head.linear_head(mu, norm=0)
+
+
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+def test_the_head_has_the_norm_and_direction_of_theorem_4_2():
+    mu = np.array([[3.0, 0, 4], [-4, 0, 3]])
+    np.testing.assert_allclose(head.linear_head(mu), np.array([7, 0, 1]) / np.sqrt(50) / 5)
+    assert np.linalg.norm(head.linear_head(mu, norm=2)) == pytest.approx(2)
 
 
 @pytest.mark.states("attention Lemma 3.1")
@@ -80,9 +88,9 @@ def test_the_directions_form_an_equiangular_tight_frame(K):
 
 
 @pytest.mark.states("attention Lemma 3.1")
-@given(setting=attention_settings())
-def test_the_empirical_direction_is_the_risks(setting):
-    X, Y, zero = setting["sample"].X, setting["sample"].Y, np.zeros_like(setting["nu"])
+@given(problem=attention_problems())
+def test_the_empirical_direction_is_the_risks(problem):
+    X, Y, zero = problem["sample"].X, problem["sample"].Y, np.zeros_like(problem["nu"])
     got = head.empirical_direction(X, Y)
     by_hand = sum(y * x for y, tokens in zip(Y, X) for x in tokens) / (2 * X.shape[0] * X.shape[1])
     np.testing.assert_allclose(got, by_hand, rtol=1e-12, atol=1e-14)
@@ -94,7 +102,8 @@ def test_the_empirical_direction_is_the_risks(setting):
 def test_lemma_3_1_by_monte_carlo():
     """Each of 6 means of 20,000 within 5 standard errors: false alarm below 4e-6."""
     mu, n = data.signals(2.0, 6), 20_000
-    X, Y, *_ = data.draw(np.random.default_rng(0), n, mu, 4, 1, 2, 0.3, 0.2, Sigma=[1, 2, 0.5, 1, 1, 3])
+    setting = Setting(n=n, T=4, d=6, norm=2.0, weak_scale=0.3, Sigma=np.array([1, 2, 0.5, 1, 1, 3]))
+    X, Y, *_ = data.draw(np.random.default_rng(0), setting)
     each = Y[:, None] * X.mean(axis=1) / 2
     gap = head.empirical_direction(X, Y) - head.population_direction(mu, 1 / 4, 0.2)
     assert np.all(np.abs(gap) < 5 * each.std(axis=0) / np.sqrt(n))
@@ -104,7 +113,8 @@ def test_lemma_3_1_by_monte_carlo():
 def test_lemma_g_1_by_monte_carlo():
     """Each of 15 means of 20,000 within 5 standard errors: false alarm below 1e-5."""
     mu, n, K = 2 * np.eye(3, 5), 20_000, 3
-    X, Y, *_ = multiclass.draw(np.random.default_rng(0), n, mu, 5, 2, 3, 0.3, 0.2)
+    setting = Setting(n=n, T=5, relevant=2, weak=3, weak_scale=0.3)
+    X, Y, *_ = multiclass.draw(np.random.default_rng(0), setting, mu)
     each = ((Y[:, None] == np.arange(K)) - 1 / K)[..., None] * X.mean(axis=1)[:, None]
     got = -multiclass.loss_gradient_nu(X, Y, np.zeros(5), np.zeros((K, 5)))
     np.testing.assert_allclose(got, each.mean(axis=0), rtol=1e-10, atol=1e-12)
@@ -112,11 +122,12 @@ def test_lemma_g_1_by_monte_carlo():
 
 
 @pytest.mark.states("attention Lemma 3.1")
-@given(norm=st.floats(1, 50), trace=st.floats(1, 1e5), n=st.integers(1, 50), T=st.integers(2, 9), eta=st.floats(0, 0.4))
+@given(norm=st.floats(1, 50), trace=st.floats(1, 1e5), n=st.integers(1, 50), T=st.integers(4, 9), eta=st.floats(0, 0.4))
 def test_noise_to_signal_is_the_noise_over_the_population_direction(norm, trace, n, T, eta):
     signal = head.population_direction(data.signals(norm, 2), 2 / T, eta)
     expected = trace / (4 * n * T) / (signal @ signal)
-    assert head.noise_to_signal(norm, trace, n, T, 2, eta) == pytest.approx(expected, rel=1e-9)
+    setting = Setting(n=n, T=T, d=1, norm=norm, relevant=2, noise_rate=eta, Sigma=trace)
+    assert head.noise_to_signal(setting) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.states("attention Lemma 3.1")
@@ -135,14 +146,15 @@ def test_the_expected_risk_points_at_the_signals_but_the_empirical_one_does_not(
     """n = 12, T = 4, d = 8000, norm 25, rho = 0.2, eta = 0.05 meet (A1)-(A3) with C = 1, delta = 0.1."""
     n, T, d, norm, eta, log = 12, 4, 8000, 25.0, 0.05, np.log(12 * 4 / 0.1)
     assert d >= n * norm**2 and norm >= d**0.25 * np.sqrt(log) and np.sqrt(log) / norm <= 0.2 <= 1
-    mu, cosines = data.signals(norm, d), []
+    setting, mu = Setting(n=n, T=T, d=d, norm=norm, noise_rate=eta), data.signals(norm, d)
+    cosines = []
     wanted = (mu[0] - mu[1]) / np.linalg.norm(mu[0] - mu[1])
     for seed in range(10):
-        X, Y, *_ = data.draw(np.random.default_rng(seed), n, mu, T, 1, 2, 0.2, eta)
+        X, Y, *_ = data.draw(np.random.default_rng(seed), setting)
         g = head.empirical_direction(X, Y)
         cosines.append(g @ wanted / np.linalg.norm(g))
     assert max(cosines) < 0.5  # "aligns", as printed, would be near 1
-    r = head.noise_to_signal(norm, d, n, T, 1, eta)
+    r = head.noise_to_signal(setting)
     assert r > 2 * T and np.mean(cosines) == pytest.approx(1 / np.sqrt(1 + r), rel=0.2)
     expected = head.population_direction(mu, 1 / T, eta)
     assert expected @ wanted == pytest.approx(np.linalg.norm(expected), rel=1e-14)
@@ -181,8 +193,8 @@ def test_simplex_head_is_the_population_direction_with_unit_scale(seed, K):
         (lambda: head.simplex_head(np.eye(3), norm=-1), "norm"),
         (lambda: head.empirical_direction(np.zeros((2, 0, 4)), [1, -1]), "X"),
         (lambda: head.empirical_direction(np.zeros((2, 3, 4)), [0, 1]), "Y"),
-        (lambda: head.noise_to_signal(1.0, 10.0, 5, 4, 5, 0.1), "T"),
-        (lambda: head.noise_to_signal(1.0, 10.0, 5, 4, 1, 0.5), "noise_rate"),
+        (lambda: head.noise_to_signal(Setting(T=4, relevant=5)), "T"),
+        (lambda: head.noise_to_signal(Setting(noise_rate=0.5)), "noise_rate"),
     ],
 )
 def test_bad_arguments_are_named(call, name):

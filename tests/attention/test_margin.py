@@ -8,6 +8,8 @@ from scipy.optimize import linprog, minimize
 
 from refimpl.attention import data, margin, model
 from refimpl.attention.head import linear_head
+from refimpl.attention.runs.flow import flow_in_q
+from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds
 
@@ -26,6 +28,20 @@ def problems(draw):
 def constraint_rows(X, picked, W):
     W = np.eye(X.shape[-1]) if W is None else W
     return np.array([W @ (X[i, k] - x) for i, k in enumerate(picked) for t, x in enumerate(X[i]) if t != k])
+
+
+@pytest.mark.states("attention Section H")
+def test_by_hand():
+    two_sided = [[[1.0, 0], [0, 0]], [[-1, 0], [0, 0]]]  # p1 >= 1 and -p1 >= 1
+    assert margin.separate(two_sided, [0, 0])[:3] == (None, None, None)
+    only = margin.separate(two_sided[:1], [0])
+    np.testing.assert_allclose(only.p, [1, 0], atol=1e-15)
+    np.testing.assert_allclose(only.multipliers, [[0, 1]], atol=1e-15)
+    corner = margin.separate([[[0.0, 0], [-1, 0], [0, -2]]], [0])
+    np.testing.assert_allclose(corner.p, [1, 0.5], rtol=1e-14)
+    np.testing.assert_allclose(corner.multipliers, [[0, 1, 0.25]], rtol=1e-14)
+    turned = margin.separate([[[0.0, 0], [-1, 0], [0, -2]]], [0], W=[[0.0, 1], [-1, 0]])
+    np.testing.assert_allclose(turned.p, [0.5, -1], rtol=1e-14)
 
 
 @pytest.mark.states("attention Section H")
@@ -55,20 +71,6 @@ def test_against_a_general_solver(seed):
     other = minimize(lambda p: p @ p / 2, np.ones(8), jac=lambda p: p, **settings)
     assert other.success
     np.testing.assert_allclose(found.p, other.x, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.states("attention Section H")
-def test_by_hand():
-    two_sided = [[[1.0, 0], [0, 0]], [[-1, 0], [0, 0]]]  # p1 >= 1 and -p1 >= 1
-    assert margin.separate(two_sided, [0, 0])[:3] == (None, None, None)
-    only = margin.separate(two_sided[:1], [0])
-    np.testing.assert_allclose(only.p, [1, 0], atol=1e-15)
-    np.testing.assert_allclose(only.multipliers, [[0, 1]], atol=1e-15)
-    corner = margin.separate([[[0.0, 0], [-1, 0], [0, -2]]], [0])
-    np.testing.assert_allclose(corner.p, [1, 0.5], rtol=1e-14)
-    np.testing.assert_allclose(corner.multipliers, [[0, 1, 0.25]], rtol=1e-14)
-    turned = margin.separate([[[0.0, 0], [-1, 0], [0, -2]]], [0], W=[[0.0, 1], [-1, 0]])
-    np.testing.assert_allclose(turned.p, [0.5, -1], rtol=1e-14)
 
 
 @pytest.mark.states("attention Section H")
@@ -105,23 +107,6 @@ def test_sixty_thousand_dimensions_need_no_square_array():
 
 
 @pytest.mark.states("attention Section 4.3 (max-margin obstacles)")
-def test_the_flow_is_small_step_descent():
-    """The gap to descent at time 4 is first order in the step: it halves with it."""
-    rng = np.random.default_rng(0)
-    X, Y, nu = rng.standard_normal((3, 3, 5)), np.array([1.0, -1, 1]), rng.standard_normal(5)
-    start, gaps = rng.standard_normal(5), []
-    end = margin.flow_in_q(X, Y, X @ nu, [np.log(4)], start)[0]
-    for steps in (100, 200, 400):
-        q = start.copy()
-        for _ in range(steps):
-            q -= 4 / steps * model.query_gradient(X, Y, q, X @ nu)
-        gaps.append(np.linalg.norm(q - end))
-    assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.1) and gaps[1] / gaps[2] == pytest.approx(2, rel=0.1)
-    first_move = -np.exp(-9) * model.query_gradient(X, Y, 0 * start, X @ nu)
-    np.testing.assert_allclose(margin.flow_in_q(X, Y, X @ nu, [-9.0])[0], first_move, rtol=1e-2, atol=1e-7)
-
-
-@pytest.mark.states("attention Section 4.3 (max-margin obstacles)")
 def test_angles_by_hand():
     assert margin.angle([1.0, 0], [0, 2.0]) == pytest.approx(np.pi / 2)
     assert margin.angle([1.0, 1], [-3.0, -3]) == pytest.approx(np.pi)
@@ -140,7 +125,7 @@ def test_log_time_times_the_angle_tends_to_mismatch_where_every_token_is_support
     found = margin.separate(X, [0, 0])
     assert np.sum(found.multipliers > 0) == 4
     limit, logs = margin.mismatch(found, X, Y, gamma, [0, 0]), np.array([80.0, 160, 320])
-    seen = [log * margin.angle(q, found.p) for log, q in zip(logs, margin.flow_in_q(X, Y, gamma, logs))]
+    seen = [log * margin.angle(q, found.p) for log, q in zip(logs, flow_in_q(X, Y, gamma, logs))]
     assert seen[0] < seen[1] < seen[2] == pytest.approx(limit, rel=0.03)
 
 
@@ -154,7 +139,7 @@ def test_mismatch_of_two_orthogonal_differences_is_half_the_log_of_the_scores_ra
 
 def paper_run(seed):
     """Section 5's benign setting, n = 20, T = 8, d = 2000, |mu| = 20: tokens in coordinates, Y, scores, times."""
-    sample = data.draw_experiment(data.streams(seed)[0], 20, 20.0, 2000, 4)
+    sample = data.draw_experiment(data.streams(seed)[0], Setting())
     return sample.X, sample.Y, sample.X @ linear_head(data.signals(20.0, 2000)), np.array([0.0, 10, 40, 160])
 
 
@@ -163,14 +148,14 @@ def paper_run(seed):
 def test_in_the_papers_setting_the_directions_differ_for_any_time_and_agree_in_the_limit(seed):
     """Time 1 is 10,000 steps of 1e-4: there 0.40, 0.34, 0.43 rad with unequal scores, 0.23 with equal ones."""
     X, Y, gamma, logs = paper_run(seed)
-    path = margin.flow_in_q(X, Y, gamma, logs)
+    path = flow_in_q(X, Y, gamma, logs)
     picked = softmax(X @ path[-1]).argmax(axis=1)
     found = margin.separate(X, picked)
     of_picked = np.arange(8) == picked[:, None]
     lowest = np.min(np.where(of_picked, np.inf, Y[:, None] * gamma), axis=1, keepdims=True)
     equal = np.where(of_picked, gamma, Y[:, None] * lowest)
     unequal_angles = [margin.angle(q, found.p) for q in path]
-    equal_angles = [margin.angle(q, found.p) for q in margin.flow_in_q(X, Y, equal, logs)]
+    equal_angles = [margin.angle(q, found.p) for q in flow_in_q(X, Y, equal, logs)]
     assert unequal_angles[0] > equal_angles[0] > 0.1  # the scores matter within 10,000 steps
     assert unequal_angles[2] == pytest.approx(equal_angles[2], rel=0.1)  # and no longer at time e^40
     for angles, scores in ((unequal_angles, gamma), (equal_angles, equal)):
@@ -185,7 +170,7 @@ def test_equal_scores_are_neither_needed_nor_enough():
     for length, ratio in ((1.0, 1000.0), (3.0, 1.0)):
         X, gamma = [[[0.0, 0], [-1, 0], [0, -length]]], np.array([[0, -0.01 * ratio, -0.01]])
         found = margin.separate(X, [0])
-        angles = [margin.angle(q, found.p) for q in margin.flow_in_q(X, [1.0], gamma, logs)]
+        angles = [margin.angle(q, found.p) for q in flow_in_q(X, [1.0], gamma, logs)]
         assert angles[0] / angles[1] == pytest.approx(2, rel=0.1) and angles[1] / angles[2] == pytest.approx(2, rel=0.1)
         assert angles[0] > 5e-3  # at any time, with equal scores too
         assert logs[2] * angles[2] == pytest.approx(margin.mismatch(found, X, [1.0], gamma, [0]), rel=0.03)
@@ -199,30 +184,21 @@ def test_a_support_token_that_scores_more_drives_descent_away():
     assert margin.mismatch(wanted, X, Y, gamma, [0]) == np.inf > margin.mismatch(other, X, Y, gamma, [1])
     start = 20 * wanted.p
     assert softmax(X @ start)[0].argmax() == 0
-    end = margin.flow_in_q(X, Y, gamma, [160.0], start)[0]
+    end = flow_in_q(X, Y, gamma, [160.0], start)[0]
     assert softmax(X @ end)[0, 1] > 1 - 1e-12
     assert margin.angle(end, wanted.p) > 1 and margin.angle(end, other.p) < 0.1
-
-
-@pytest.mark.states("attention Section 4.3 (max-margin obstacles)")
-def test_no_global_convergence():
-    """Tokens -1, 0, 1 with scores 2, 0, 1: from q = 0 the best token is picked, from q = 5 the second, for good."""
-    X, gamma = np.array([[[-1.0], [0], [1]]]), np.array([[2.0, 0, 1]])
-    assert margin.separate(X, [0]).p == pytest.approx(-1)
-    assert margin.flow_in_q(X, [1.0], gamma, [40.0])[0, 0] < -35
-    assert margin.flow_in_q(X, [1.0], gamma, [40.0], [5.0])[0, 0] > 35
 
 
 @pytest.mark.states("attention Section H")
 @pytest.mark.parametrize("n", [1, 3])
 def test_one_class_alone_is_well_defined(n):
-    sample = data.draw_experiment(np.random.default_rng(0), n, 5.0, 60, 0, T=4)
+    sample = data.draw_experiment(np.random.default_rng(0), Setting(n=n, T=4, d=60, norm=5.0), 0)
     Y = np.ones(n)
     gamma = sample.X @ linear_head(data.signals(5.0, 60))
     best = gamma.argmax(axis=1)
     found = margin.separate(sample.X, best)
     assert max(margin.kkt(found, sample.X, best).values()) < 1e-9
-    assert margin.angle(margin.flow_in_q(sample.X, Y, gamma, [100.0])[0], found.p) < 0.1
+    assert margin.angle(flow_in_q(sample.X, Y, gamma, [100.0])[0], found.p) < 0.1
 
 
 @pytest.mark.parametrize(
@@ -234,7 +210,6 @@ def test_one_class_alone_is_well_defined(n):
         (lambda X: margin.separate(X[:, :1], [0, 0]), "T"),
         (lambda X: margin.separate(X[:0], []), "X"),
         (lambda X: margin.separate(X, [0, 0], np.eye(3)), "W"),
-        (lambda X: margin.flow_in_q(X, [0, 1], X[..., 0], [1.0]), "Y"),
         (lambda X: margin.mismatch(margin.separate(-X * 0, [0, 0]), X, [1, 1], X[..., 0], [0, 0]), "found"),
     ],
 )
@@ -252,12 +227,3 @@ def test_arguments_are_left_alone():
     margin.kkt(found, X, picked)
     margin.mismatch(found, X, [1, 1], np.eye(3)[picked], picked)
     np.testing.assert_array_equal(X, kept)
-
-
-def test_times_that_do_not_increase_and_tokens_that_are_none_are_named():
-    X = np.eye(2)[None]
-    for arguments, said in (((X, [1.0], [[1.0, 0]], [2.0, 1.0]), "logs"), ((0 * X, [1.0], [[1.0, 0]], [1.0]), "X")):
-        with pytest.raises(ValueError, match=f"^{said}: "):
-            margin.flow_in_q(*arguments)
-    far = margin.flow_in_q(X.tolist(), [1.0], [[1.0, 0]], [800.0], [0.0, 0.0])[0]  # e^800 is no float
-    assert far[0] - far[1] == pytest.approx(800, rel=0.01)

@@ -7,20 +7,43 @@ import pytest
 from hypothesis import given
 
 from refimpl.attention import model
-from refimpl.attention.descent import descend_p, descend_W
 from refimpl.calculus.differences import gradient_error
 from refimpl.calculus.losses import logistic_derivative
 from refimpl.calculus.softmax import softmax, softmax_jacobian
-from tests.strategies import attention_settings, seeds
+from tests.strategies import attention_problems, seeds
 
 
-def drawn(setting, scale=1.0):
+def drawn(problem, scale=1.0):
     """X, Y, p, nu, W with a p that makes the logits of order `scale`."""
-    sample, W = setting["sample"], setting["W"]
+    sample, W = problem["sample"], problem["W"]
     rng = np.random.default_rng(len(sample.Y))
     p = rng.standard_normal(sample.X.shape[-1])
     p *= scale / np.max(np.abs(sample.X @ (p if W is None else W.T @ p)))
-    return sample.X, sample.Y, p, setting["nu"], W
+    return sample.X, sample.Y, p, problem["nu"], W
+
+
+@pytest.mark.states("attention Eq. 1", "attention Eq. 2", "attention Eq. 3", "attention Eq. 18")
+def test_one_sample_by_hand():
+    """Tokens (log 3, 0) and (0, 1), p = e_1, nu = (0, 4), Y = -1: logits log 3 and 0, s = (3/4, 1/4), gamma = (0, 4).
+
+    f = 1; l' = -e / (1 + e) at Yf = -1. J gamma = (-3/4, 3/4), so df/dp = (-3/4 log 3, 3/4) and df/dnu = X^T s."""
+    X, p, nu = np.array([[[np.log(3), 0], [0, 1]]]), [1.0, 0.0], [0.0, 4.0]
+    np.testing.assert_allclose(model.scores(X, nu), [[0, 4]])
+    np.testing.assert_allclose(model.attention(X, p), [[0.75, 0.25]], rtol=1e-14)
+    np.testing.assert_allclose(model.output(X, p, nu), [1], rtol=1e-14)
+    assert model.loss(X, [-1], p, nu) == pytest.approx(np.log(1 + np.e), rel=1e-14)
+    slope = np.e / (1 + np.e)  # l' Y
+    np.testing.assert_allclose(model.token_slopes([[np.log(3), 0]], [[0, 4]], [-1]), [[-0.75 * slope, 0.75 * slope]])
+    np.testing.assert_allclose(model.loss_gradient_p(X, [-1], p, nu), [-0.75 * np.log(3) * slope, 0.75 * slope])
+    np.testing.assert_allclose(model.loss_gradient_nu(X, [-1], p, nu), [0.75 * np.log(3) * slope, 0.25 * slope])
+    by_hand = [[-0.75 * np.log(3) * slope, 0.75 * slope], [0, 0]]
+    np.testing.assert_allclose(model.loss_gradient_W(X, [-1], p, nu), by_hand)
+    # W = [[0, 1], [1, 0]]: the query is e_2, the logits 0 and 1
+    swapped = [[0.0, 1], [1, 0]]
+    np.testing.assert_allclose(model.output(X, p, nu, swapped), [4 * np.e / (1 + np.e)], rtol=1e-14)
+    # one query 1, keys 2 log 2 and 0, values 5 and 10: weights 4/5 and 1/5
+    out = model.self_attention([[1.0, 0], [0, 2]], [[1.0], [0]], [[np.log(4)], [0]], [[5.0], [5]])
+    np.testing.assert_allclose(out, [[6.0], [7.5]], rtol=1e-14)
 
 
 @pytest.mark.states("attention Eq. 1")
@@ -51,9 +74,9 @@ def test_the_prompt_tokens_row_of_cross_attention_is_the_model(seed):
 
 
 @pytest.mark.states("attention Eq. 2")
-@given(setting=attention_settings())
-def test_the_output_token_by_token(setting):
-    X, Y, p, nu, W = drawn(setting)
+@given(problem=attention_problems())
+def test_the_output_token_by_token(problem):
+    X, Y, p, nu, W = drawn(problem)
     W_explicit = np.eye(len(p)) if W is None else W
     for i, value in enumerate(model.output(X, p, nu, W)):
         logits = [x @ W_explicit.T @ p for x in X[i]]
@@ -64,17 +87,17 @@ def test_the_output_token_by_token(setting):
 
 
 @pytest.mark.states("attention Eq. 3")
-@given(setting=attention_settings())
-def test_the_risk_is_the_mean_over_the_samples(setting):
-    X, Y, p, nu, W = drawn(setting)
+@given(problem=attention_problems())
+def test_the_risk_is_the_mean_over_the_samples(problem):
+    X, Y, p, nu, W = drawn(problem)
     by_hand = np.mean([np.log(1 + np.exp(-y * model.output(x, p, nu, W))) for x, y in zip(X, Y)])
     assert model.loss(X, Y, p, nu, W) == pytest.approx(by_hand, rel=1e-12)
 
 
 @pytest.mark.states("attention Eq. 18")
-@given(setting=attention_settings())
-def test_gradient_in_p_by_differences_and_by_the_whole_jacobian(setting):
-    X, Y, p, nu, W = drawn(setting)
+@given(problem=attention_problems())
+def test_gradient_in_p_by_differences_and_by_the_whole_jacobian(problem):
+    X, Y, p, nu, W = drawn(problem)
     gradient = model.loss_gradient_p(X, Y, p, nu, W)
     assert gradient_error(lambda p: model.loss(X, Y, p, nu, W), gradient, p) < 1e-5
     W = np.eye(len(p)) if W is None else W
@@ -86,10 +109,10 @@ def test_gradient_in_p_by_differences_and_by_the_whole_jacobian(setting):
 
 
 @pytest.mark.states("attention Eq. 18")
-@given(setting=attention_settings())
-def test_slopes_in_the_logits_pair_by_pair(setting):
+@given(problem=attention_problems())
+def test_slopes_in_the_logits_pair_by_pair(problem):
     """(J gamma)_t = s_t sum_u s_u (gamma_t - gamma_u)."""
-    X, Y, p, nu, _ = drawn(setting)
+    X, Y, p, nu, _ = drawn(problem)
     z, gamma = X @ p, X @ nu
     for i, row in enumerate(model.token_slopes(z, gamma, Y)):
         s, g = softmax(z[i]), gamma[i]
@@ -99,9 +122,9 @@ def test_slopes_in_the_logits_pair_by_pair(setting):
 
 
 @pytest.mark.states("attention Lemma A.6")
-@given(setting=attention_settings())
-def test_gradient_in_W_by_differences_and_as_a_rank_one_matrix(setting):
-    X, Y, p, nu, W = drawn(setting)
+@given(problem=attention_problems())
+def test_gradient_in_W_by_differences_and_as_a_rank_one_matrix(problem):
+    X, Y, p, nu, W = drawn(problem)
     X, p, nu = X[..., :6], p[:6], nu[:6]
     W = np.eye(len(p)) if W is None else W[: len(p), : len(p)]
     gradient = model.loss_gradient_W(X, Y, p, nu, W)
@@ -114,9 +137,9 @@ def test_gradient_in_W_by_differences_and_as_a_rank_one_matrix(setting):
 
 
 @pytest.mark.states("attention Eq. 3")
-@given(setting=attention_settings())
-def test_gradient_in_nu_by_differences_and_by_hand(setting):
-    X, Y, p, nu, W = drawn(setting)
+@given(problem=attention_problems())
+def test_gradient_in_nu_by_differences_and_by_hand(problem):
+    X, Y, p, nu, W = drawn(problem)
     gradient = model.loss_gradient_nu(X, Y, p, nu, W)
     assert gradient_error(lambda nu: model.loss(X, Y, p, nu, W), gradient, nu) < 1e-5
     parts = [
@@ -166,7 +189,6 @@ def test_integers_are_as_good_as_floats():
     as_float = [np.asarray(part, float) for part in (X, Y, p, nu)]
     for gradient in (model.loss_gradient_p, model.loss_gradient_W, model.loss_gradient_nu):
         np.testing.assert_array_equal(gradient(X, Y, p, nu), gradient(*as_float))
-    np.testing.assert_array_equal(descend_p(X, Y, nu, 0.1, 3, p), descend_p(*as_float[:2], as_float[3], 0.1, 3))
     assert p.dtype == int and not p.any()
 
 
@@ -185,7 +207,6 @@ def test_an_empty_axis_is_refused(shape):
         lambda: model.output(X, p, p),
         lambda: model.loss(X, Y, p, p),
         lambda: model.loss_gradient_p(X, Y, p, p),
-        lambda: descend_p(X, Y, p, 0.1, 1),
     ):
         with pytest.raises(ValueError, match=r"empty axis"):
             call()
@@ -196,9 +217,9 @@ def test_a_vector_of_another_length_is_named_with_both_lengths():
         model.output(np.ones((2, 4)), np.ones(3), np.ones(4))
 
 
-@given(setting=attention_settings())
-def test_read_only_arguments_are_enough_and_results_are_new_arrays(setting):
-    X, Y, p, nu, W = drawn(setting)
+@given(problem=attention_problems())
+def test_read_only_arguments_are_enough_and_results_are_new_arrays(problem):
+    X, Y, p, nu, W = drawn(problem)
     W = np.eye(len(p)) if W is None else W
     given_arrays = (X, Y, p, nu, W)
     before = [a.tobytes() for a in given_arrays]
@@ -206,8 +227,6 @@ def test_read_only_arguments_are_enough_and_results_are_new_arrays(setting):
         a.flags.writeable = False
     results = [f(*given_arrays) for f in (model.loss_gradient_p, model.loss_gradient_W, model.loss_gradient_nu)]
     results += [model.attention(X, p, W), model.scores(X, nu), model.output(X, p, nu, W)]
-    results += [descend_p(X, Y, nu, 0.1, steps, p, W) for steps in (0, 1)]
-    results += [descend_W(X, Y, nu, 0.1, steps, p, W) for steps in (0, 1)]
     assert [a.tobytes() for a in given_arrays] == before
     assert not any(np.shares_memory(r, a) for r in results for a in given_arrays)
 
@@ -216,7 +235,7 @@ def test_d_of_60000_needs_no_d_by_d_array():
     d, rng = 60_000, np.random.default_rng(0)
     tracemalloc.start()
     X, Y, nu = rng.standard_normal((4, 2, d)), [1, -1, 1, -1], rng.standard_normal(d) / d
-    assert np.isfinite(model.loss(X, Y, descend_p(X, Y, nu, 1e-3, 3), nu))
+    assert np.isfinite(model.loss(X, Y, model.loss_gradient_p(X, Y, nu, nu), nu))
     assert tracemalloc.get_traced_memory()[1] < 2**25  # bytes; X itself takes 2^22
     tracemalloc.stop()
     for make in (lambda: model.loss_gradient_W(X, Y, nu, nu), lambda: model.random_orthogonal(rng, d)):

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention import conditions, data, descent, model, smoothness
+from refimpl.attention import data, descent, model, smoothness
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import gram, wishart
+from refimpl.attention.setting import Setting
 from refimpl.calculus.differences import gradient_error
 from tests.strategies import seeds
 
@@ -20,6 +21,29 @@ def inputs(seed, n=3, T=4, d=3):
     X = rng.standard_normal((n, T, d)) * 10 ** rng.uniform(-1, 0.7, (n, 1, 1))
     nu, q = (rng.standard_normal(d) * 10 ** rng.uniform(-1, 1) for _ in range(2))
     return X, rng.choice([-1.0, 1.0], n), q, nu
+
+
+@pytest.mark.states("attention Lemma A.7")
+def test_the_constants_by_hand_and_where_the_sharper_is_attained():
+    """One sample, tokens a e_1 and -a e_1, nu = b e_1, q = 0: |X|^2 = 2 a^2, f = 0, h = (ab/2, -ab/2), K = 0,
+    X^T h = a^2 b, so H = a^4 b^2 / 4 = |nu|^2 |X|^4 / 16."""
+    a, b = 3.0, 1e6
+    X, nu = np.array([[[a, 0.0], [-a, 0.0]]]), np.array([b, 0.0])
+    size = math.sqrt(2) * a
+    for head in (b, 2.0):
+        paper, sharp = smoothness.smoothness_constants(X, nu * head / b)
+        assert paper == pytest.approx(head**2 * size**4 / 4 + 3 * head * size**3, rel=1e-12)
+        assert sharp == pytest.approx(head**2 * size**4 / 16 + head * size**3 / math.sqrt(2), rel=1e-12)
+    sharp = smoothness.smoothness_constants(X, nu)[1]
+    H = smoothness.hessian(X, [1.0], [0.0, 0.0], nu)
+    assert H[0, 0] == pytest.approx(a**4 * b**2 / 4, rel=1e-12) and sharp / H[0, 0] < 1 + 1e-5
+    assert smoothness.gram_constant(X, nu) / H[0, 0] < 1 + 1e-5  # D = 2ab: 4 a^2 b^2 / 32 * 2 a^2
+    X = np.concatenate((X, 2 * X))  # the mean over samples for the paper's; for ours all of M and the largest spread
+    assert smoothness.smoothness_constants(X, nu)[0] == pytest.approx(
+        b**2 * size**4 / 4 * (1 + 16) / 2 + 3 * b * size**3 * (1 + 8) / 2
+    )
+    D = 4 * a * b
+    assert smoothness.gram_constant(X, nu) == pytest.approx(10 * a**2 / 2 * (D**2 / 32 + D / 2))
 
 
 @pytest.mark.states("attention Lemma A.7")
@@ -40,29 +64,6 @@ def test_the_hessians_norm_is_below_every_constant(seed, n, T, d):
         norm = np.linalg.norm(smoothness.hessian(X, Y, scale * q, nu), 2) * (1 - 1e-12)
         paper, sharp = smoothness.smoothness_constants(X, nu)
         assert norm <= sharp <= paper and norm <= smoothness.gram_constant(X, nu)
-
-
-@pytest.mark.states("attention Lemma A.7")
-def test_the_constants_by_hand_and_where_the_sharper_is_attained():
-    # one sample, tokens a e_1 and -a e_1, nu = b e_1, q = 0: |X|^2 = 2 a^2, f = 0, h = (ab/2, -ab/2), K = 0,
-    # X^T h = a^2 b, so H = a^4 b^2 / 4 = |nu|^2 |X|^4 / 16
-    a, b = 3.0, 1e6
-    X, nu = np.array([[[a, 0.0], [-a, 0.0]]]), np.array([b, 0.0])
-    size = math.sqrt(2) * a
-    for head in (b, 2.0):
-        paper, sharp = smoothness.smoothness_constants(X, nu * head / b)
-        assert paper == pytest.approx(head**2 * size**4 / 4 + 3 * head * size**3, rel=1e-12)
-        assert sharp == pytest.approx(head**2 * size**4 / 16 + head * size**3 / math.sqrt(2), rel=1e-12)
-    sharp = smoothness.smoothness_constants(X, nu)[1]
-    H = smoothness.hessian(X, [1.0], [0.0, 0.0], nu)
-    assert H[0, 0] == pytest.approx(a**4 * b**2 / 4, rel=1e-12) and sharp / H[0, 0] < 1 + 1e-5
-    assert smoothness.gram_constant(X, nu) / H[0, 0] < 1 + 1e-5  # D = 2ab: 4 a^2 b^2 / 32 * 2 a^2
-    X = np.concatenate((X, 2 * X))  # the mean over samples for the paper's; for ours all of M and the largest spread
-    assert smoothness.smoothness_constants(X, nu)[0] == pytest.approx(
-        b**2 * size**4 / 4 * (1 + 16) / 2 + 3 * b * size**3 * (1 + 8) / 2
-    )
-    D = 4 * a * b
-    assert smoothness.gram_constant(X, nu) == pytest.approx(10 * a**2 / 2 * (D**2 / 32 + D / 2))
 
 
 @pytest.mark.states("attention Lemma A.7")
@@ -89,8 +90,8 @@ def test_the_descent_inequality(seed, share):
 
 @pytest.mark.states("attention Lemma A.7")
 def test_the_descent_inequality_where_it_is_nearly_an_equality_and_where_it_fails():
-    # tokens 1 and -1, nu = 1: f = tanh q, of the risk log(1 + e^-f); from q = 2 the risk falls towards q = inf, and
-    # is convex
+    """Tokens 1 and -1, nu = 1: f = tanh q, of the risk log(1 + e^-f); from q = 2 the risk falls towards q = inf, and
+    is convex."""
     X, nu = np.array([[[1.0], [-1.0]]]), np.array([1.0])
     change, bound = smoothness.descent_sides(X, [1.0], nu, [2.0], 1e-6)
     assert change == pytest.approx(2 * bound, rel=1e-5) and bound < 0  # a small step gains all of -alpha |g|^2
@@ -104,7 +105,7 @@ def test_the_descent_inequality_where_it_is_nearly_an_equality_and_where_it_fail
 @pytest.mark.parametrize("flips", [0, 2])
 def test_the_gradient_goes_to_zero(flips):
     mu = data.signals(4.0, 40)
-    sample = data.draw_experiment(np.random.default_rng(0), 4, 4.0, 40, flips, T=4)
+    sample = data.draw_experiment(np.random.default_rng(0), Setting(n=4, T=4, d=40, norm=4.0), flips)
     X, Y, nu = sample.X, sample.Y, linear_head(mu)
     risks, norms, alpha = [], [], 0.999 / smoothness.gram_constant(X, nu)
 
@@ -124,16 +125,16 @@ def test_the_gradient_goes_to_zero(flips):
 
 def drawn(norm, theta, T=4, n=6):
     """A training sample with d = theta |mu|^4, without d."""
-    d = int(theta * norm**4)
-    sample, mu, _ = wishart.draw_training(np.random.default_rng(0), n, float(norm), d, T, 1, 2, 0.1, 0.2)
-    return sample, linear_head(mu), d
+    setting = Setting(n=n, T=T, d=int(theta * norm**4), norm=float(norm), weak_scale=0.1)
+    sample, mu, _ = wishart.draw_training(np.random.default_rng(0), setting)
+    return sample, linear_head(mu), setting.d
 
 
 @pytest.mark.states("attention Remark 2")
 @pytest.mark.erratum("attention-remark2-order")
 @pytest.mark.parametrize("theta, norms", [(1.0, np.geomspace(5e2, 5e4, 9)), (1 / 625 / 38, np.geomspace(6e4, 6e5, 9))])
 def test_the_order_of_lemma_a7s_constant(theta, norms):
-    # Tr = theta |mu|^4 as (A2) allows: theta = 1, and (A2) with equality at C = 5, log(Tn/delta) = 6.2
+    """Tr = theta |mu|^4 as (A2) allows: theta = 1, and (A2) with equality at C = 5, log(Tn/delta) = 6.2."""
     constants, bounds, ours = [], [], []
     for norm in norms:
         sample, nu, d = drawn(norm, theta)
@@ -160,8 +161,8 @@ def test_the_order_in_the_number_of_tokens():
 
 @pytest.mark.states("attention Remark 2")
 def test_one_power_of_t_and_of_the_signal_is_needed():
-    # equal tokens make |X|^2 = T |x|^2, the worst case: L / (T^2 |mu|^6) is constant, L / (T^(3/2) |mu|^5) is not
-    # bounded
+    """Equal tokens make |X|^2 = T |x|^2, the worst case: L / (T^2 |mu|^6) is constant, L / (T^(3/2) |mu|^5) is not
+    bounded."""
     for T in (4, 400):
         for norm in (1e2, 1e4):
             X, nu = np.full((1, T, 1), norm**2), np.array([1 / norm])  # |x|^2 = Tr = |mu|^4
@@ -178,14 +179,3 @@ def test_the_true_lipschitz_constant_is_of_order_the_fourth_power_over_n(norm):
     ours = smoothness.gram_constant(sample.X, nu)
     assert 0.03 * d / 6 < at_zero <= ours < d / 6
     assert smoothness.smoothness_constants(sample.X, nu)[0] > norm**2 * ours
-
-
-@pytest.mark.states("attention Assumption A4")
-def test_the_bound_for_good_runs_holds_on_drawn_samples():
-    s = conditions.smallest_setting(12, 4, 0.1, 5)
-    for rng in np.random.default_rng(0).spawn(10):
-        sample, mu, _ = wishart.draw_training(rng, 12, s.norm, s.trace, 4, 1, 2, s.weak_scale, s.noise_rate)
-        assert smoothness.gram_constant(sample.X, linear_head(mu)) <= s.lipschitz
-    N, spread = 48, conditions.score_spread(s, math.sqrt(14 / 3))
-    root = math.sqrt(s.trace) + math.sqrt(N) * (1 + s.norm) + math.sqrt(2 * math.log(10))
-    assert s.lipschitz == pytest.approx(root**2 * (spread**2 / 32 + spread / 2) / 12)

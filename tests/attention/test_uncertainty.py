@@ -6,6 +6,8 @@ from hypothesis import given
 
 from refimpl.attention import uncertainty as U
 from refimpl.attention.data import RELEVANT
+from refimpl.attention.runs import trials
+from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import softmax
 from tests.strategies import seeds
 
@@ -23,6 +25,28 @@ def totals_of(s, roles):
     for step in s:
         totals = U.add(totals, step, roles == RELEVANT)
     return totals
+
+
+@pytest.mark.states("attention Definition 4.1", "attention Eq. 9", "attention Eq. 10")
+def test_two_samples_and_two_steps_by_hand():
+    """Weights (3/4, 1/4) and (1/2, 1/2), then (1/2, 1/2) and (1, 0); the first token is relevant.
+    The uncertainty is 3/16 + 1/4 = 7/16 and 1/4 + 0; the largest sum of s_t (1 - s_t) is 7/16, too."""
+    s = np.array([[[0.75, 0.25], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]])
+    roles = np.array([[RELEVANT, 1], [RELEVANT, -1]])
+    np.testing.assert_array_equal(U.uncertainty(s, np.stack((roles, roles))), [[3 / 16, 1 / 4], [1 / 4, 0]])
+    totals = totals_of(s, roles)
+    left, right = U.eq_9(totals, [1, -1], [1, -1])
+    np.testing.assert_array_equal(left, [7 / 16, 1 / 4])
+    assert right == 7 / 16 and U.eq_10(totals, [1, -1], [1, -1]) == (7 / 16, 1 / 4)
+
+
+@pytest.mark.states("attention Eq. 11", "attention Eq. 13")
+def test_the_classes_by_hand():
+    """C_{+1} = {0}, C_{-1} = {1}, N_{-1} = {2} (clean label +1), N_{+1} = {3} (clean label -1)."""
+    Y, Y_star = [1, -1, -1, 1], [1, -1, 1, -1]
+    totals = U.Totals(np.array([1.0, 2, 3, 4]), np.zeros((4, 1)))
+    np.testing.assert_array_equal(U.eq_11(totals, Y, Y_star), ([1, 2], [3, 4]))
+    np.testing.assert_array_equal(U.eq_13(totals, Y, Y_star), ([3, 4], [1, 2]))
 
 
 @pytest.mark.states("attention Definition 4.1")
@@ -63,15 +87,6 @@ def test_both_sides_sample_by_sample(seed):
     assert all_noisy == all(any(y != y0 and y == c for y, y0 in zip(Y, Y_star)) for c in (1, -1))
 
 
-@pytest.mark.states("attention Eq. 11", "attention Eq. 13")
-def test_the_classes_by_hand():
-    """C_{+1} = {0}, C_{-1} = {1}, N_{-1} = {2} (clean label +1), N_{+1} = {3} (clean label -1)."""
-    Y, Y_star = [1, -1, -1, 1], [1, -1, 1, -1]
-    totals = U.Totals(np.array([1.0, 2, 3, 4]), np.zeros((4, 1)))
-    np.testing.assert_array_equal(U.eq_11(totals, Y, Y_star), ([1, 2], [3, 4]))
-    np.testing.assert_array_equal(U.eq_13(totals, Y, Y_star), ([3, 4], [1, 2]))
-
-
 def test_several_runs_together():
     s, roles, Y, Y_star = drawn(5)
     one, both = totals_of(s, roles), totals_of(np.stack((s, s[:, ::-1]), axis=1), np.stack((roles, roles[::-1])))
@@ -93,3 +108,30 @@ def test_labels_of_another_number_of_samples_are_refused():
     for function in (U.eq_9, U.eq_10, U.eq_11, U.eq_13):
         with pytest.raises(ValueError, match="^Y: axis n has length 1"):
             function(totals_of(s, roles), [1], [1])
+
+
+@pytest.mark.states("attention Eq. 9")
+def test_eq_9_has_no_absolute_constant_in_the_regime():
+    """d = 1e18, log t = 1,000. |R| = 1: the ratio of Eq. 9 is of the order of rho, which (A'3) lets go to 0, exponent
+    within 0.05 of 1 over two decades; the weak tokens' rivalry lasts 1/rho times as long as the relevant ones' lead.
+    |R| = 2: two relevant tokens, told apart by the noise alone, accumulate without bound; the ratio is below 1e-3."""
+    setting = Setting(n=12, T=4, d=10**18, norm=3e6)
+
+    def ratio(setting):
+        run = trials.run(np.random.default_rng(0), (1000.0,), setting, flips=(1, 1))
+        left, right = U.eq_9(U.Totals(*(part[-1] for part in run.path.totals)), run.sample.Y, run.sample.Y_star)
+        return left / right
+
+    scales = [1e-2, 1e-3, 1e-4]
+    ratios = [ratio(setting._replace(weak_scale=rho)).min() for rho in scales]
+    assert abs(np.polyfit(np.log(scales), np.log(ratios), 1)[0] - 1) < 0.05 and ratios[0] < 0.2
+    assert ratio(setting._replace(T=5, relevant=2, weak_scale=1e-2)).max() < 1e-3
+
+
+@pytest.mark.erratum("attention-eq9-words")
+def test_two_relevant_tokens_accumulate_without_uncertainty():
+    """s = (1/2, 1/2, 0, 0) on R, R: S = 0, so no data point's S exceeds the clean sum; s (1 - s) = 1/4 does."""
+    s, roles = np.array([[0.5, 0.5, 0, 0], [1.0, 0, 0, 0]]), np.array([[2, 2, 1, -1]] * 2)
+    totals = U.add(U.start(s), s, roles == RELEVANT)
+    left, right = U.eq_9(totals, np.array([1, -1]), np.array([1, -1]))
+    assert np.all(left >= np.max(totals.uncertainty)) and np.all(left < 1e-3 * right)

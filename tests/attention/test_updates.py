@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from refimpl.attention import conditions, data, decomposition, updates
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import gram, wishart
+from refimpl.attention.scores import ScoreScale, score_scale
+from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import softmax
 from tests.strategies import floats, logits, seeds, weights_and_vector
 
@@ -19,7 +21,8 @@ def state(seed, noise=1.0, weak_scale=0.3):
     mu = data.signals(2.0, d)
     Sigma = np.full(d, 1.0)
     Sigma[:2] = noise**2
-    sample = data.draw(rng, n, mu, T, int(rng.integers(1, T - 2)), 2, weak_scale, 0.5, Sigma)
+    sizes = dict(n=n, T=T, d=d, norm=2.0, relevant=int(rng.integers(1, T - 2)), weak_scale=weak_scale)
+    sample = data.draw(rng, Setting(**sizes, noise_rate=0.5, Sigma=Sigma))
     nu = linear_head(mu)
     z = rng.choice([0.1, 1.0, 30.0]) * rng.standard_normal((n, T))
     return sample, mu, nu, z, sample.X @ nu
@@ -28,10 +31,31 @@ def state(seed, noise=1.0, weak_scale=0.3):
 def ranges(sample, mu, nu, z, gamma, alpha=0.7, weak_scale=0.3):
     s = softmax(z)
     m = updates.step_weights(np.sum(s * gamma, axis=-1), sample.Y, alpha)
-    rest = (s, m, sample.Y, sample.Y_star, sample.roles, weak_scale, *updates.score_scale(sample.noise, mu, nu))
+    rest = (s, m, sample.Y, sample.Y_star, sample.roles, weak_scale, score_scale(sample.noise, mu, nu))
     delta_rho = decomposition.noise_update(z, gamma, sample.Y, alpha)
     delta_lam = decomposition.signal_update(delta_rho, data.signal_of(sample.Y_star, sample.roles, weak_scale))
     return (delta_rho, *updates.noise_update_range(*rest)), (delta_lam, *updates.signal_update_range(*rest))
+
+
+@pytest.mark.states("attention Corollary D.1", "attention Eq. 129")
+def test_the_ranges_by_hand():
+    """Weights 1/2, 1/4, 1/8, 1/8 on R, W_{+1}, W_{-1}, I, rho = 1/2, a = 8, e = 1, labels +1 and +1, -1 and +1, m = 1.
+
+    Clean, k = 1: B = (1/2 - 1/8 + 1/16, -1/2 + 3/8 + 1/16, -1/2 - 7/16 - 1/8, -1/2 - 1/8 + 1/16).
+    Noisy, k = -1, W_Y = W_{-1}: B = (-1/2 - 1/16 + 1/8, 1/2 - 3/8 - 1/16, 1/2 + 7/16 + 1/8, 1/2 - 1/16 + 1/8).
+    For both, width 2e (1 - s_t); lam_{+1} by Eq. 129 with S = 1/4, V = 1/4, V' = 1/8, q = 1/16 * 7/8."""
+    s, roles = np.array([[0.5, 0.25, 0.125, 0.125]]), [[data.RELEVANT, 1, -1, data.IRRELEVANT]]
+    B = np.array([7 / 16, -1 / 16, -17 / 16, -9 / 16])
+    q = 7 / 128
+    lam = 8 * np.array([1 / 4 + 1 / 4 * (1 / 8 - 1 / 2) + q, -(1 / 4 * 1 / 8 + 1 / 32 * 9 / 8)])
+    for Y, sign in ((1, 1), (-1, -1)):
+        labels = np.array([Y]), np.array([1])
+        low, high = updates.noise_update_range(s, [1.0], *labels, roles, 0.5, ScoreScale(8.0, 1.0))
+        np.testing.assert_allclose((low + high) / 2, 8 * s * sign * B, rtol=1e-14)
+        np.testing.assert_allclose((high - low) / 2, 2 * s * (1 - s), rtol=1e-14)
+        low, high = updates.signal_update_range(s, [1.0], *labels, roles, 0.5, ScoreScale(8.0, 1.0))
+        np.testing.assert_allclose((low + high) / 2, sign * lam, rtol=1e-14)
+        np.testing.assert_allclose((high - low) / 2, [2 * (1 / 4 + 3 / 32), 2 * 7 / 128], rtol=1e-14)
 
 
 @pytest.mark.states("attention Corollary D.1", "attention Eq. 129")
@@ -54,14 +78,14 @@ def test_without_noise_along_the_signals_the_ranges_are_points(seed):
 def test_the_width_is_attained():
     """Two tokens of weight 1/2 in R, scores a + e and a - e: half of the width 2e (1 - s) m s and all of it."""
     Y, roles, s = np.ones(1), np.full((1, 2), data.RELEVANT), np.full((1, 2), 0.5)
-    low, high = updates.noise_update_range(s, np.ones(1), Y, Y, roles, 0.0, 1.0, 0.25)
+    low, high = updates.noise_update_range(s, np.ones(1), Y, Y, roles, 0.0, ScoreScale(1.0, 0.25))
     gamma = np.array([[1.25, 0.75]])
     np.testing.assert_allclose(high[0], s[0] * (gamma - 1.0)[0, 0])
     np.testing.assert_allclose(low[0], s[0] * (gamma - 1.0)[0, 1])
-    low, high = updates.signal_update_range(s, np.ones(1), Y, Y, roles, 0.0, 1.0, 0.25)
+    low, high = updates.signal_update_range(s, np.ones(1), Y, Y, roles, 0.0, ScoreScale(1.0, 0.25))
     np.testing.assert_allclose((low, high), ([-0.25, 0], [0.25, 0]))
     roles = np.array([[data.RELEVANT, -1]])  # one weak token of class -1: rho * 2e s (1 - s) for that class
-    low, high = updates.signal_update_range(s, np.ones(1), Y, Y, roles, 0.1, 0.0, 0.25)
+    low, high = updates.signal_update_range(s, np.ones(1), Y, Y, roles, 0.1, ScoreScale(0.0, 0.25))
     np.testing.assert_allclose(high, [0.125, 0.0125])
     np.testing.assert_allclose(low, [-0.125, -0.0125])
 
@@ -81,12 +105,25 @@ def test_the_ratio_is_attained_and_is_the_printed_quotient():
     assert abs(left / right - 1) < 1e-14 and abs(right / ((1 + np.exp(1.5)) / (1 + np.exp(-1.5))) - 1) < 1e-14
 
 
+@pytest.mark.states("attention Remark 5")
+def test_the_signal_update_can_be_negative_while_a_clean_sample_is_undecided():
+    """Remark 5's case: 8 clean samples have picked, one has not, 2 noisy ones are half way; with m equal, rho = 0."""
+    picked, slow, noisy = [0.999, 0.0005, 0.0005], [0.2, 0.4, 0.4], [0.5, 0.25, 0.25]
+    s = np.array([picked] * 8 + [slow] + [noisy] * 2)
+    Y_star, roles = np.ones(11), np.array([[2, 1, -1]] * 11)
+    Y = np.where(np.arange(11) < 9, 1.0, -1.0)
+    low, high = updates.signal_update_range(s, np.ones(11), Y, Y_star, roles, 0.0, ScoreScale(1.0, 0.01))
+    assert high[0] < 0
+    early = np.full_like(s, 1 / 3)
+    assert updates.signal_update_range(early, np.ones(11), Y, Y_star, roles, 0.0, ScoreScale(1.0, 0.01))[0][0] > 0
+
+
 @pytest.mark.states("attention Remark 4")
 def test_a_large_head_leaves_clean_samples_without_gradient():
     """|nu| = scale / |mu|. Of order 1: the clean share is |C| / n up to C_l of Lemma D.2. Scale 100: below 1e-6."""
     rng = np.random.default_rng(0)
     mu = data.signals(50.0, 500)
-    sample = data.draw(rng, 20, mu, 4, 1, 2, 0.1, 0.3)
+    sample = data.draw(rng, Setting(T=4, d=500, norm=50.0, weak_scale=0.1, noise_rate=0.3))
     clean = np.mean(sample.Y == sample.Y_star)
     assert 0.3 < clean < 1
     for scale, least, most in ((1.0, None, clean), (10.0, None, 0.5), (100.0, 0, 1e-6)):
@@ -124,7 +161,7 @@ def test_in_the_theorem_s_regime_no_step_halves_or_doubles_a_weight(C):
     """The smallest setting, its alpha: 2,000 steps, each increment's spread below log 2 and below the bound."""
     setting = conditions.smallest_setting(20, 4, 0.1, C)
     rng = np.random.default_rng(0)
-    sample, mu, _ = wishart.draw_training(rng, 20, setting.norm, int(setting.trace), 4, 1, 2, setting.weak_scale, 1 / C)
+    sample, mu, _ = wishart.draw_training(rng, setting)
     M, gamma = gram.gram(sample.X, linear_head(mu))
     states = []
     gram.descend(M, gamma, sample.Y, setting.alpha, 2000, record=lambda tau, rho, s: states.append((rho, s)))
@@ -181,10 +218,16 @@ def test_without_the_stronger_assumption_one_step_moves_a_weight_by_any_factor()
     (A'1)'s d = C T^2 n |mu|^2 with C = 5."""
     n = T = 4
     for d in (200, 5 * T**2 * n * 10**6):
-        sample, mu, _ = wishart.draw_training(np.random.default_rng(0), n, 1e3, d, T, 1, 2, 0.1, 0.3)
+        setting = Setting(n=n, T=T, d=d, norm=1e3, weak_scale=0.1, noise_rate=0.3)
+        sample, mu, _ = wishart.draw_training(np.random.default_rng(0), setting)
         M, gamma = gram.gram(sample.X, linear_head(mu))
         factors = T * softmax((M @ gram.descend(M, gamma, sample.Y, 0.1 * n / d, 1).ravel()).reshape(n, T))
         if d == 200:
             assert factors.min() < 1e-19
         else:
             assert 1 / 2 <= factors.min() and factors.max() <= 2
+
+
+def test_labels_that_are_none_are_named():
+    with pytest.raises(ValueError, match="^Y_star: "):
+        updates.clean_share([[1.0, 0.0]], [1.0], [3.0])

@@ -1,13 +1,12 @@
 r"""Ours: gradient flow $\dot p = -\nabla_p \hat L$ in logarithmic time, in Gram form.
 
-Descent with step alpha is at tau near the flow at time $t = \alpha\tau$. Logits grow like log t: what training
-ends in is out of any descent's reach, but log t is an ordinary variable,
-
-    u = log(t V / n),    V the largest |x|^2,    dz/du = M (dv/du) / V,    v = V rho,
-
-with no number in it that depends on the size of d or of t.
+Descent with step $\alpha$ is at $\tau$ near the flow at time $t = \alpha\tau$. Logits grow like $\log t$: what training
+ends in is out of any descent's reach, but the logarithm is an ordinary variable. With V the largest $\|x\|^2$,
+$u = \log(t V / n)$ and $v = V \rho$, it is $\frac{dz}{du} = \frac1V M \frac{dv}{du}$, with no number in it that
+depends on the size of d or of t.
 
     path  = flow(M, gamma, Y, log_times, roles)
+    q     = flow_in_q(X, Y, gamma, logs)                W^T p at the times e^logs, without the Gram form
     rates = late_direction(M, tokens)                   d rho / du once the tokens are picked
 """
 
@@ -29,10 +28,10 @@ STIFF = 300  # tokens up to which an implicit method pays: its steps grow with u
 class Path(NamedTuple):
     """What flow returns, K moments.
 
-    log_times : (K,) u.  rho : (K, n, T), coefficients as in gram.  z : (K, n, T), logits.
+    log_times : (K,), the u.  rho : (K, n, T), coefficients as in gram.  z : (K, n, T), logits.
     log_s : (K, n, T), logarithms of the attention weights.
     totals : uncertainty.Totals of $V/n$ times the integrals over t, (K, n) and (K, n, T); None without roles.
-    evaluations : how often the right side was computed
+    evaluations : how often the right side was computed.
 
     States: attention Section 3.4 (gradient descent)
     """
@@ -70,15 +69,15 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8, z=None):
 
     def rates(u, y):
         log_s = log_softmax(z_0 + (M @ y[:N]).reshape(n, T))
-        pairs = pair_products(log_s, u)
+        pairs = _pair_products(log_s, u)
         slope = -Y * logistic_derivative(Y * np.sum(np.exp(log_s) * gamma, axis=-1))
-        v = slope[:, None] * score_gaps(pairs, gamma)
+        v = slope[:, None] * _score_gaps(pairs, gamma)
         if roles is None:
             return v.ravel()
         undecided = np.einsum("it,itu,iu->i", relevant, pairs, ~relevant)
         return np.concatenate((v.ravel(), undecided, pairs.sum(axis=-1).ravel()))
 
-    def room(u, y):  # positive where the clip in pair_products does not bind
+    def room(u, y):  # positive where the clip in _pair_products does not bind
         log_s = log_softmax(z_0 + (M @ y[:N]).reshape(n, T))
         return LARGEST_PAIR - u - np.max(np.partition(log_s, T - 2)[:, -2:].sum(axis=-1))
 
@@ -100,30 +99,25 @@ def flow(M, gamma, Y, log_times, roles=None, rtol=1e-8, z=None):
     return Path(u, v.reshape(shape) / V, z, log_softmax(z), totals, done.nfev)
 
 
-def pair_products(log_s, u=0.0):
-    r"""Eq. 18. $e^u s_t s_w$ for every pair of different tokens, 0 for t = w: finite though $e^u$ is not.
+def flow_in_q(X, Y, gamma, logs, q=None):
+    r"""Section 4.3. Gradient flow in $q = W^\top p$, in log time $u = \log\tau$: $dq/du = -e^u \nabla\hat L(q)$.
 
-    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
-    $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
+    The scores are an argument, so that they can be set apart from the tokens. It is flow, to 1e-9, whose clock is
+    $u + \log(V/n)$, V the largest $\|x\|^2$: from q, $q + \sum \rho_{i,t} x_t^{(i)}$.
 
-    Beyond e^700 it is e^700: z is then driven too slowly for a moment, and the product's integral is wrong.
+    X : (n, T, d).  Y : (n,).  gamma : (n, T).  logs : (k,) the u, increasing.  q : (d,) to start from, 0 where None.
+    Returns (k, d).  Raises ValueError where the axes do not agree, FloatingPointError where the integrator stops.
 
-    log_s : (..., T).  u : a number.  Returns (..., T, T).
-
-    States: attention Eq. 18
+    States: attention Section 4.3 (max-margin obstacles)
     """
-    pairs = np.exp(np.minimum(log_s[..., :, None] + log_s[..., None, :] + u, LARGEST_PAIR))
-    return pairs * (1 - np.eye(pairs.shape[-1]))
-
-
-def score_gaps(pairs, gamma):
-    r"""Eq. 18. $\sum_w P_{tw} (\gamma_t - \gamma_w)$: for $P_{tw} = s_t s_w$ it is $(J(s)\gamma)_t$.
-
-    pairs : (..., T, T).  gamma : (..., T).  Returns (..., T).
-
-    States: attention Eq. 18
-    """
-    return np.einsum("...tw,...tw->...t", pairs, gamma[..., :, None] - gamma[..., None, :])
+    X, Y, gamma, logs = arrays(X=(X, "nTd"), Y=(Y, "n"), gamma=(gamma, "nT"), logs=(logs, "k"))
+    if np.any(np.diff(logs) <= 0):
+        raise ValueError("logs: must increase")
+    q = np.zeros(X.shape[-1]) if q is None else arrays(q=(q, "d"), X=(X, "nTd"))[0]
+    tokens = X.reshape(-1, X.shape[-1])
+    M = tokens @ tokens.T
+    clock = np.log(number("X: the largest |x|^2", np.max(np.diag(M)), above=0) / len(Y))
+    return q + np.tensordot(flow(M, gamma, Y, logs + clock, rtol=1e-9, z=X @ q).rho, X, axes=2)
 
 
 def late_direction(M, tokens):
@@ -131,14 +125,14 @@ def late_direction(M, tokens):
 
     Once $s_{t^*} \to 1$, token t loses $|\ell'_i| e^u s_t (\gamma_{t^*} - \gamma_t)$ per unit of u. That is neither 0
     nor infinite in the limit only if $\log s_t + u$ has one: every $z_{t^*} - z_t$ grows by 1 per unit of u. With
-    $\sum_t \rho_{i,t} = 0$ these are nT equations for nT rates: the max-margin direction for the t*_i
-    (Section H) with all constraints active. For orthogonal tokens of squared norm V,
+    $\sum_t \rho_{i,t} = 0$ these are nT equations for nT rates: the max-margin direction for the $t^*_i$
+    (Section H) with all constraints active. It is the flow's where no other token's rate is positive; a token with a
+    positive one would be slack.
 
-        V d rho_{i,t}/du = 1{t = t*_i} - 1/T,  and with data.signal_of, zeta = |R|/T:
-        V d lam_c/du = (1 - zeta) |C_c| - zeta |N_{-c}| + rho (|N_c| - sum_i |W_c^(i)| / T),
-
-    (It is the flow's where no other token's rate is positive; a token with a positive one would be slack.)
-    So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta_R)/\zeta_R$, whatever the start was.
+    For orthogonal tokens of squared norm V it is $V \frac{d\rho_{i,t}}{du} = 1\{t = t^*_i\} - \frac1T$. The signals'
+    coefficients then have, with data.signal_of and $\zeta = |R|/T$,
+    $V \frac{d\lambda_c}{du} = (1 - \zeta) |C_c| - \zeta |N_{-c}| + \rho (|N_c| - \frac1T \sum_i |W_c^{(i)}|)$.
+    So $\lambda_c$ ends positive about where $|N_{-c}| / |C_c| < (1 - \zeta)/\zeta$, whatever the start was.
 
     M : (nT, nT).  tokens : (n,), integers in 0 ... T - 1.  Returns d rho/du : (n, T).
     Raises ValueError where these equations are dependent, as they are for tokens in too few dimensions.
@@ -159,3 +153,20 @@ def late_direction(M, tokens):
     if np.linalg.cond(equations) > 1e11:
         raise ValueError("M: the tokens are linearly dependent")
     return np.linalg.solve(equations, right.ravel()).reshape(n, T) / V
+
+
+def _pair_products(log_s, u=0.0):
+    r"""Eq. 18. (..., T, T): $e^u s_t s_w$ for every pair of different tokens, 0 for t = w: finite though $e^u$ is not.
+
+    From them, without cancellation: $s_t (1 - s_t) = \sum_w s_t s_w$ and
+    $s_t (\gamma_t - f) = \sum_w s_t s_w (\gamma_t - \gamma_w)$.
+
+    Beyond e^700 it is e^700: z is then driven too slowly for a moment, and the product's integral is wrong.
+    """
+    pairs = np.exp(np.minimum(log_s[..., :, None] + log_s[..., None, :] + u, LARGEST_PAIR))
+    return pairs * (1 - np.eye(pairs.shape[-1]))
+
+
+def _score_gaps(pairs, gamma):
+    r"""Eq. 18. (..., T): $\sum_w P_{tw} (\gamma_t - \gamma_w)$, which for $P_{tw} = s_t s_w$ is $(J(s)\gamma)_t$."""
+    return np.einsum("...tw,...tw->...t", pairs, gamma[..., :, None] - gamma[..., None, :])

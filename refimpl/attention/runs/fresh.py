@@ -26,7 +26,9 @@ def law(q, nu, mu, Sigma=1.0):
 
 
 def law_from_gram(rho, M, gamma, X_mu, nu, mu):
-    r"""Lemma D.1. The same law, $\Sigma = I$, from a run in Gram form: $q = X^\top\rho$, so $|q|^2 = \rho^\top M \rho$.
+    r"""Lemma D.1. The same law, $\Sigma = I$, from a run in Gram form.
+
+    $q = X^\top\rho$, so $\|q\|^2 = \rho^\top M \rho$.
 
     rho, gamma : (n, T).  M : (nT, nT).  X_mu : (n, T, 2), the tokens' products with the signals.
     nu : (d,).  mu : (2, d).
@@ -45,7 +47,7 @@ def law_from_gram(rho, M, gamma, X_mu, nu, mu):
 def draw(rng, Y_star, roles, weak_scale, means, covariance):
     r"""Section 3.3. Logits, scores and outputs $f = \sum_t s_t\gamma_t$ of fresh samples.
 
-    rng : numpy Generator.  Y_star : (n,).  roles : (n, T).  means, covariance from law.
+    rng : numpy Generator.  Y_star : (n,).  roles : (n, T).  weak_scale : rho.  means, covariance : (2, 2), from law.
     Returns z, gamma : (n, T), f : (n,).  Raises ValueError where the axes do not agree.
 
     States: attention Definition 3.1

@@ -17,11 +17,9 @@ def growth(x, T, r=1):
 
     One sample, noise of squared norm V without overlaps, no signals; r tokens of score b + D with logits x above
     the T - r others, of score b. With $Z = r e^x + T - r$, $S = r e^x / Z$ and $s_t = e^x / Z$, $s_u = 1 / Z$,
-
-        dx/dt = (V |l'| D / n) [s_t (1 - S) + s_u S] = (V |l'| D / n) T e^x / Z^2,
-
-    and $Z^2 e^{-x} = r (T - r) g'(x)$: so g grows at the rate $\frac{V |\ell'| D}{n} \cdot \frac{T}{r (T - r)}$,
-    constant where l' is, and x only like log t.
+    $\frac{dx}{dt} = \frac{V |\ell'| D}{n} (s_t (1 - S) + s_u S) = \frac{V |\ell'| D}{n} \cdot \frac{T e^x}{Z^2}$.
+    And $Z^2 e^{-x} = r (T - r) g'(x)$: so g grows at the rate $\frac{V |\ell'| D}{n} \cdot \frac{T}{r (T - r)}$,
+    constant where $\ell'$ is, and x only like $\log t$.
 
     x : any shape, |x| <= 700.  T : tokens.  r : 1 ... T - 1.  Returns the shape of x.  Raises ValueError.
 
@@ -31,24 +29,14 @@ def growth(x, T, r=1):
     return 2 * x + 2 * np.sinh(x - np.log((T - r) / r))
 
 
-def growth_derivative(x, T, r=1):
-    r"""Section 4.3. $g'(x) = 2 + 2\cosh(x - \log\frac{T - r}{r}) = \frac{(r e^x + T - r)^2}{r (T - r) e^x}$.
-
-    Arguments as in growth.
-
-    States: attention Section 4.3 (diminishing updates)
-    """
-    x, T, r = _checked(x, T, r)
-    return 2 + 2 * np.cosh(x - np.log((T - r) / r))
-
-
 def gap_time(x, T, V, D, n, r=1, b=None):
     r"""Section 4.3. When the gap is x: $\frac{V D}{n} \frac{T}{r (T - r)}\, t = \int_0^x (1 + e^{b + D S(y)})\, dg(y)$.
 
-    $1 / |\ell'| = 1 + e^f$ with $f = b + D S(x)$, Y = +1. With b = None, l' is frozen at -1/2 and t is
+    $1 / |\ell'| = 1 + e^f$ with $f = b + D S(x)$, Y = +1. With b = None, $\ell'$ is frozen at -1/2 and t is
     $2 (g(x) - g(0))$ over the same rate.
 
-    x : in [0, 700].  V : squared norm of a noise.  D : > 0, the scores' difference.  n : samples.  Returns t.
+    x : in [0, 700].  T : tokens.  V : squared norm of a noise.  D : > 0, the scores' difference.  n : samples.
+    r : 1 ... T - 1.  b : the lower score, or None.  Returns t.
     Raises ValueError; FloatingPointError where t is beyond the floats.
 
     States: attention Section 4.3 (diminishing updates)
@@ -63,9 +51,14 @@ def gap_time(x, T, V, D, n, r=1, b=None):
 
     def integrand(y):
         S = 1 / (1 + (T - r) / r * np.exp(-y))
-        return (1 + np.exp(b + D * S)) * growth_derivative(y, T, r)
+        return (1 + np.exp(b + D * S)) * _growth_derivative(y, T, r)
 
     return quad(integrand, 0, x, epsrel=1e-11, limit=200)[0] / rate
+
+
+def _growth_derivative(x, T, r=1):
+    r"""Section 4.3. $g'(x) = 2 + 2\cosh(x - \log\frac{T - r}{r}) = \frac{(r e^x + T - r)^2}{r (T - r) e^x}$."""
+    return 2 + 2 * np.cosh(x - np.log((T - r) / r))
 
 
 def _checked(x, T, r):

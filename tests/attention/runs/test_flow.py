@@ -1,22 +1,33 @@
-"""The flow against small-step descent, the growth law against trajectories, the late direction against both."""
+"""The flow against small-step descent, the late direction against the flow, both by hand."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refimpl.attention import data, uncertainty
+from refimpl.attention import data, margin, model, uncertainty
 from refimpl.attention.head import linear_head
 from refimpl.attention.runs import flow, gram
+from refimpl.attention.setting import Setting
 from refimpl.calculus.softmax import log_softmax, softmax, softmax_jvp
 from tests.strategies import seeds, weights_and_vector
 
 
 def problem(seed=0, n=4, T=4, d=60, norm=3.0):
     rng = np.random.default_rng(seed)
-    mu = data.signals(norm, d)
-    sample = data.draw(rng, n, mu, T, 1, 2, 0.3, 0.4)
-    return sample, *gram.gram(sample.X, linear_head(mu))
+    sample = data.draw(rng, Setting(n=n, T=T, d=d, norm=norm, weak_scale=0.3, noise_rate=0.4))
+    return sample, *gram.gram(sample.X, linear_head(data.signals(norm, d)))
+
+
+@pytest.mark.states("attention Section 3.4 (gradient descent)")
+def test_one_sample_with_two_tokens_by_hand():
+    r"""Orthogonal tokens of squared norm V, scores +-1e-6 so that $|\ell'| = 1/2$: with x the logits' gap and D = 2e-6,
+    $dx/dt = V D / (1 + e^x)(1 + e^{-x})$, so $x + \sinh x = V D t / 2$."""
+    V, D, u = 9.0, 2e-6, np.array([12.0, 14.0, 17.0])
+    path = flow.flow(V * np.eye(2), [[D / 2, -D / 2]], [1.0], u, rtol=1e-10)
+    x = path.z[:, 0, 0] - path.z[:, 0, 1]
+    np.testing.assert_allclose(x + np.sinh(x), D / 2 * np.exp(u), rtol=1e-5)
+    np.testing.assert_allclose(V * (path.rho[:, 0, 0] - path.rho[:, 0, 1]), x, rtol=1e-9)
 
 
 @pytest.mark.states("attention Section 3.4 (gradient descent)")
@@ -62,8 +73,8 @@ def test_both_integrators_give_the_same_path(monkeypatch):
 @given(pair=weights_and_vector(scale=30))
 def test_pair_products_give_the_jacobian_s_product(pair):
     z, gamma = pair
-    pairs, s = flow.pair_products(log_softmax(z)), softmax(z)
-    np.testing.assert_allclose(flow.score_gaps(pairs, gamma), softmax_jvp(s, gamma), rtol=1e-9, atol=1e-13)
+    pairs, s = flow._pair_products(log_softmax(z)), softmax(z)
+    np.testing.assert_allclose(flow._score_gaps(pairs, gamma), softmax_jvp(s, gamma), rtol=1e-9, atol=1e-13)
     by_hand = [[sum(w[t] * w[u] for u in range(len(w)) if u != t) for t in range(len(w))] for w in s]
     np.testing.assert_allclose(pairs.sum(axis=-1), by_hand, rtol=1e-11, atol=1e-300)
 
@@ -73,8 +84,14 @@ def test_weights_far_below_the_smallest_float():
     log_s = log_softmax([0.0, -2000.0, -2000.0])
     np.testing.assert_allclose(log_s, [0, -2000, -2000], rtol=1e-15)
     with np.errstate(all="raise", under="ignore"):
-        pairs = flow.pair_products(log_s, 2000.0)
+        pairs = flow._pair_products(log_s, 2000.0)
     np.testing.assert_array_equal(pairs[0], [0, 1, 1])
+
+
+@pytest.mark.states("attention Lemma A.5")
+def test_the_late_rates_by_hand():
+    """Tokens of squared norm 2, product 1, the first picked: its logit gains (2 - 1)(r_1 - r_2) = 1, r_1 + r_2 = 0."""
+    np.testing.assert_allclose(flow.late_direction([[2.0, 1.0], [1.0, 2.0]], [0]), [[0.5, -0.5]], rtol=1e-14)
 
 
 @pytest.mark.states("attention Lemma A.5")
@@ -163,3 +180,42 @@ def test_bad_arguments_are_named(change, named):
     arguments = dict(M=np.eye(2), gamma=np.zeros((1, 2)), Y=[1.0], log_times=[0.0, 1.0]) | change
     with pytest.raises(ValueError, match=f"^{named}: "):
         flow.flow(**arguments)
+
+
+@pytest.mark.states("attention Section 4.3 (max-margin obstacles)")
+def test_the_flow_is_small_step_descent():
+    """The gap to descent at time 4 is first order in the step: it halves with it."""
+    rng = np.random.default_rng(0)
+    X, Y, nu = rng.standard_normal((3, 3, 5)), np.array([1.0, -1, 1]), rng.standard_normal(5)
+    start, gaps = rng.standard_normal(5), []
+    end = flow.flow_in_q(X, Y, X @ nu, [np.log(4)], start)[0]
+    for steps in (100, 200, 400):
+        q = start.copy()
+        for _ in range(steps):
+            q -= 4 / steps * model.query_gradient(X, Y, q, X @ nu)
+        gaps.append(np.linalg.norm(q - end))
+    assert gaps[0] / gaps[1] == pytest.approx(2, rel=0.1) and gaps[1] / gaps[2] == pytest.approx(2, rel=0.1)
+    first_move = -np.exp(-9) * model.query_gradient(X, Y, 0 * start, X @ nu)
+    np.testing.assert_allclose(flow.flow_in_q(X, Y, X @ nu, [-9.0])[0], first_move, rtol=1e-2, atol=1e-7)
+
+
+@pytest.mark.states("attention Section 4.3 (max-margin obstacles)")
+def test_no_global_convergence():
+    """Tokens -1, 0, 1 with scores 2, 0, 1: from q = 0 the best token is picked, from q = 5 the second, for good."""
+    X, gamma = np.array([[[-1.0], [0], [1]]]), np.array([[2.0, 0, 1]])
+    assert margin.separate(X, [0]).p == pytest.approx(-1)
+    assert flow.flow_in_q(X, [1.0], gamma, [40.0])[0, 0] < -35
+    assert flow.flow_in_q(X, [1.0], gamma, [40.0], [5.0])[0, 0] > 35
+
+
+def test_times_that_do_not_increase_and_tokens_that_are_none_are_named():
+    X = np.eye(2)[None]
+    for arguments, said in (
+        ((X, [1.0], [[1.0, 0]], [2.0, 1.0]), "logs"),
+        ((0 * X, [1.0], [[1.0, 0]], [1.0]), "X"),
+        ((X, [0.0], [[1.0, 0]], [1.0]), "Y"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}: "):
+            flow.flow_in_q(*arguments)
+    far = flow.flow_in_q(X.tolist(), [1.0], [[1.0, 0]], [800.0], [0.0, 0.0])[0]  # e^800 is no float
+    assert far[0] - far[1] == pytest.approx(800, rel=0.01)

@@ -9,14 +9,35 @@ from refimpl.attention.data import draw_experiment, experiment_roles, signals
 from refimpl.attention.model import output
 from refimpl.attention.runs import fresh
 from refimpl.attention.runs.gram import combine, gram
-from tests.strategies import attention_settings, seeds
+from refimpl.attention.setting import Setting
+from tests.strategies import attention_problems, seeds
+
+
+@pytest.mark.states("attention Definition 3.1", "attention Lemma D.1")
+def test_the_law_by_hand():
+    """Signals 2 e_1 and 2 e_2, q = (1, 2, 3), nu = (1, -1, 0), Sigma = (1, 2, 4): means 2 q_c, 2 nu_c.
+
+    A law without noise: a token carries 1 of its class, or rho = 1/4 of it; f is the mean of the scores weighted by
+    softmax of the logits."""
+    mu = 2 * np.eye(2, 3)
+    means, covariance = fresh.law([1, 2, 3], [1, -1, 0], mu, [1, 2, 4])
+    np.testing.assert_array_equal(means, [[2, 2], [4, -2]])
+    np.testing.assert_array_equal(covariance, [[1 + 8 + 36, 1 - 4], [1 - 4, 1 + 2]])
+    X = np.array([[[1.0, 0, 3], [0, 1, 0]]])  # q = X^T (1, 2)
+    by_gram = fresh.law_from_gram([[1, 2]], *gram(X, [1.0, -1, 0]), X @ mu.T, [1, -1, 0], mu)
+    np.testing.assert_array_equal(by_gram[0], means)
+    np.testing.assert_array_equal(by_gram[1], [[14, -1], [-1, 2]])
+    z, gamma, f = fresh.draw(np.random.default_rng(0), [1, -1], [[2, 1, -1, 0]] * 2, 0.25, means, np.zeros((2, 2)))
+    np.testing.assert_array_equal(z, [[2, 0.5, 1, 0], [4, 0.5, 1, 0]])
+    np.testing.assert_array_equal(gamma, [[2, 0.5, -0.5, 0], [-2, 0.5, -0.5, 0]])
+    np.testing.assert_allclose(f, np.sum(np.exp(z) * gamma, axis=1) / np.sum(np.exp(z), axis=1), rtol=1e-14)
 
 
 @pytest.mark.states("attention Definition 3.1")
-@given(setting=attention_settings(), seed=seeds)
-def test_the_law_is_that_of_two_linear_forms(setting, seed):
+@given(problem=attention_problems(), seed=seeds)
+def test_the_law_is_that_of_two_linear_forms(problem, seed):
     rng = np.random.default_rng(seed)
-    nu, mu = setting["nu"], setting["mu"]
+    nu, mu = problem["nu"], problem["mu"]
     q, Sigma = rng.standard_normal(len(nu)), rng.uniform(0.1, 2, len(nu))
     means, covariance = fresh.law(q, nu, mu, Sigma)
     np.testing.assert_allclose(means, [[m @ q, m @ nu] for m in mu], rtol=1e-9, atol=1e-10)
@@ -25,9 +46,9 @@ def test_the_law_is_that_of_two_linear_forms(setting, seed):
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings(), seed=seeds)
-def test_the_law_from_gram_form_is_the_law_of_the_combined_p(setting, seed):
-    sample, nu, mu = setting["sample"], setting["nu"], setting["mu"]
+@given(problem=attention_problems(), seed=seeds)
+def test_the_law_from_gram_form_is_the_law_of_the_combined_p(problem, seed):
+    sample, nu, mu = problem["sample"], problem["nu"], problem["mu"]
     M, gamma = gram(sample.X, nu)
     rho = np.random.default_rng(seed).standard_normal(gamma.shape)
     got = fresh.law_from_gram(rho, M, gamma, sample.X @ mu.T, nu, mu)
@@ -42,7 +63,7 @@ def test_outputs_against_plain_sampling(scale):
     rng, d, n = np.random.default_rng(0), 40, 4000
     mu, nu = signals(2.0, d), rng.standard_normal(d) / 3
     q = scale * (rng.standard_normal(d) / 3 + nu)
-    plain = draw_experiment(rng, n, 2.0, d, 0)
+    plain = draw_experiment(rng, Setting(n=n, d=d, norm=2.0), 0)
     Y_star = rng.choice([-1.0, 1], n)
     z, gamma, f = fresh.draw(rng, Y_star, experiment_roles(Y_star), 0.2, *fresh.law(q, nu, mu))
     for ours, theirs in (

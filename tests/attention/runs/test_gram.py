@@ -10,30 +10,46 @@ from refimpl.attention.descent import descend_p
 from refimpl.attention.model import attention, random_orthogonal
 from refimpl.attention.runs.gram import combine, descend, gram
 from refimpl.checks import Diverged
-from tests.strategies import attention_settings, seeds
+from tests.strategies import attention_problems, seeds
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings(), seed=seeds, scale=st.sampled_from([0.1, 1.0, 30.0]))
-def test_each_step_is_the_public_update(setting, seed, scale):
-    sample, nu = setting["sample"], setting["nu"]
+def test_one_step_by_hand():
+    """Tokens (1, 1) and (0, 2), nu = (2, -2): scores 0 and -4, f = -2 at rho = 0, -l' = 1 / (1 + e^2) at Y f = 2.
+
+    s_t (gamma_t - f) = (1, -1), so Delta rho = alpha / (1 + e^2) times (-1, 1)."""
+    X = np.array([[[1.0, 1], [0, 2]]])
+    M, gamma = gram(X, [2.0, -2.0])
+    np.testing.assert_array_equal(M, [[2, 2], [2, 4]])
+    np.testing.assert_array_equal(gamma, [[0, -4]])
+    rho = descend(M, gamma, [-1], 3.0, 1)
+    step = 3 / (1 + np.exp(2))
+    np.testing.assert_allclose(rho, [[-step, step]], rtol=1e-14)
+    np.testing.assert_allclose(combine(X, rho), [-step, step], rtol=1e-14)
+    np.testing.assert_allclose(combine(X, rho, [[0.0, 1], [-1, 0]]), [step, step], rtol=1e-14)
+
+
+@pytest.mark.states("attention Lemma D.1")
+@given(problem=attention_problems(), seed=seeds, scale=st.sampled_from([0.1, 1.0, 30.0]))
+def test_each_step_is_the_public_update(problem, seed, scale):
+    sample, nu = problem["sample"], problem["nu"]
     M, gamma = gram(sample.X, nu)
     start = scale * np.random.default_rng(seed).standard_normal(gamma.shape)
     path = []
-    descend(M, gamma, sample.Y, setting["alpha"], 3, start, record=lambda tau, rho, s: path.append((rho, s)))
+    descend(M, gamma, sample.Y, problem["alpha"], 3, start, record=lambda tau, rho, s: path.append((rho, s)))
     np.testing.assert_array_equal(path[0][0], start)
     for (rho, s), (moved, _) in zip(path, path[1:]):
         z = (M @ rho.ravel()).reshape(gamma.shape)
         np.testing.assert_allclose(
-            moved - rho, noise_update(z, gamma, sample.Y, setting["alpha"]), rtol=1e-7, atol=1e-12 * scale
+            moved - rho, noise_update(z, gamma, sample.Y, problem["alpha"]), rtol=1e-7, atol=1e-12 * scale
         )
         np.testing.assert_allclose(s, attention(sample.X, combine(sample.X, rho)), rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.states("attention Lemma D.1")
-@given(setting=attention_settings())
-def test_products_and_sums_of_tokens(setting):
-    sample, nu = setting["sample"], setting["nu"]
+@given(problem=attention_problems())
+def test_products_and_sums_of_tokens(problem):
+    sample, nu = problem["sample"], problem["nu"]
     M, gamma = gram(sample.X, nu)
     n, T, d = sample.X.shape
     for i, t, j, u in np.ndindex(n, T, n, T):
