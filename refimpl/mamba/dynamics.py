@@ -82,7 +82,7 @@ def mu_block(L, rate, t):
 
 
 def pattern_attention(L, rate, t, beta, delta):
-    r"""Eqs. 16-17. Attention $\mu_j^\top W_B^\top W_C \mu_k = \delta^2 \beta^2 (I + \eta r L)^{2t}_{jk}$ between patterns.
+    r"""Eqs. 16-17. Attention of patterns: $\mu_j^\top W_B^\top W_C \mu_k = \delta^2 \beta^2 (I + \eta r L)^{2t}_{jk}$.
 
     It is $(B^\top A)_{jk} / \beta^2$. An outlier on the example adds nothing in the mean: $v^\top W_B^\top W_C
     \mu_k$ starts at 0 and its labels are fair. The largest eigenvalue of L wins. Where the multigraph is bipartite

@@ -53,7 +53,7 @@ def gated_sum(decay, v, k, q, h_0=None):
 
     The printed text has $v_t k_i^\top q_i$ for the summand of o_t: it is $v_i k_i^\top q_t$.
 
-    Arguments, what is returned and raised : as in recurrence; ValueError too for more steps than memory holds.
+    Arguments as in recurrence.  Returns and raises what it does, ValueError too for more steps than memory holds.
 
     States: mamba Section 12 (Mamba-2); mamba Section 12 (gated linear attention)
     """
