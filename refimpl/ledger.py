@@ -7,6 +7,7 @@ or run, and no status is ever typed.
 """
 
 import ast
+import functools
 import tomllib
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def public_definitions(package=PACKAGE):
     found = []
     for path in sorted(package.rglob("*.py")):
         module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = _tree(path.read_text(encoding="utf-8"))
         found.append((module, tree))
         for node in tree.body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
@@ -81,7 +82,7 @@ def test_marks(tests=TESTS, mark="states"):
     """
     marks = {}
     for path in sorted(tests.rglob("test_*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in _tree(path.read_text(encoding="utf-8")).body:
             if not (isinstance(node, ast.FunctionDef) and node.name.startswith("test")):
                 continue
             test = f"{path.relative_to(tests.parent).as_posix()}::{node.name}"
@@ -185,3 +186,6 @@ def _reached(entries, start):
             seen.add(name)
             todo += entries.get(name, {}).get("uses", [])
     return seen
+
+
+_tree = functools.cache(ast.parse)  # by text: a file is read more often than it changes

@@ -24,8 +24,10 @@ def binomial_interval(wrong, size, confidence=0.99):
     wrong, size = count("wrong", wrong, least=0), count("size", size)
     if wrong > size:
         raise ValueError(f"wrong: {wrong} of {size}")
-    interval = stats.binomtest(wrong, size).proportion_ci(number("confidence", confidence, 0, 1))
-    return float(interval.low), float(interval.high)
+    tail = (1 - number("confidence", confidence, 0, 1)) / 2
+    low = stats.beta.ppf(tail, wrong, size - wrong + 1) if wrong > 0 else 0.0
+    high = stats.beta.ppf(1 - tail, wrong + 1, size - wrong) if wrong < size else 1.0
+    return float(low), float(high)
 
 
 def exponent(x, y, confidence=0.95):

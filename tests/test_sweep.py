@@ -83,7 +83,8 @@ def test_a_bad_number_of_workers_is_named(jobs):
 
 def test_results_do_not_depend_on_blas_threads_beyond_rounding():
     code = (
-        "import json; from refimpl.attention.experiments import grid_row; from refimpl.attention.setting import Setting;"
+        "import json; from refimpl.attention.experiments import grid_row;"
+        "from refimpl.attention.setting import Setting;"
         "print(json.dumps({k: v.tolist() for k, v in grid_row(0, Setting(d=300), (5.0, 20.0), 50, 100).items()}))"
     )
     rows = []

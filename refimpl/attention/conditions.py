@@ -42,7 +42,7 @@ def common_assumptions(setting, C):
 
     Lip is the setting's lipschitz, or lipschitz_bound where that is None.
 
-    Arguments and result as in assumptions.
+    setting, C : as in assumptions.  Returns {condition: slack}.  Raises ValueError as it does.
 
     States: attention Assumption A4; attention Assumption A5; attention Assumption A6
     """
@@ -61,7 +61,7 @@ def strong_assumptions(setting, C):
     $\mathrm{Tr}\,\Sigma \ge C T^2 n \|\mu\|^2$; $\|\mu\| \ge C (Tn)^{1/4}\, \mathrm{Tr}(\Sigma)^{1/4} \sqrt{\log}$;
     $C T \sqrt{\log} / \|\mu\| \le \rho \le \min\{1/T, 1/\sqrt{Tn}\}/C$.
 
-    Arguments and result as in assumptions.
+    setting, C : as in assumptions.  Returns {condition: slack}.  Raises ValueError as it does.
 
     States: attention Assumption A'1; attention Assumption A'2; attention Assumption A'3
     """

@@ -1,6 +1,8 @@
 """Every picture, drawn small: readable texts, no box over the data's ends, labels on every axis, a letter a panel."""
 
+import copy
 import functools
+import json
 import re
 
 import numpy as np
@@ -9,7 +11,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
-from plots import style
+from plots import report, style
 from plots.__main__ import names, script
 from tests.plots import tiny
 
@@ -23,9 +25,27 @@ def matplotlibs_own_settings():
 @functools.cache
 def drawn(name):
     """The figure at its tiny settings, drawn."""
-    fig = script(name).picture(tiny.at_tiny(name)[0], tiny.settings(name))
+    found = tiny.at_tiny(name)[0]
+    before = copy.deepcopy(found)
+    fig = script(name).picture(found, tiny.settings(name))
     fig.canvas.draw()
+    np.testing.assert_equal(found, before)
     return fig
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_figure_is_a_small_picture_and_valid_json(name, tmp_path):
+    """Cases I1, I3: no display, no warning (warnings are errors here); what was found is left as it was."""
+    module, settings = script(name), tiny.settings(name)
+    found = tiny.at_tiny(name)[0]
+    before = copy.deepcopy(found)
+    claims, numbers = module.claims(found, settings), module.numbers(found, settings)
+    np.testing.assert_equal(found, before)
+    assert 3_000 < len(style.png(drawn(name))) <= 80_000
+    report.save_json(tmp_path, name, module, settings, 0, True, claims, numbers, 1.0)
+    text = (tmp_path / f"{name}.json").read_text(encoding="utf-8")
+    assert text.isascii() and json.loads(text)["claims"] and json.loads(text)["numbers"]
+    assert all(row["holds"] in (True, False, None) for row in claims)
 
 
 def unreadable(fig):
